@@ -288,8 +288,8 @@ fn write_under_guard(id: PageId, ownership: Ownership, arrays: &mut Arrays, page
     }
 }
 
-/// Records that readers do not get what was written to the pages of these bytes. (Where a twin
-/// tells what was written, the release sends that.)
+/// Records that nothing tells what was written to the pages of these bytes. (Where a twin tells
+/// it, the release sends that.)
 fn withhold(array: ArrayId, bytes: &Range<u64>, sending: &mut UpdateSender, arrays: &Arrays) {
     let Some(known) = arrays.get(array) else { return };
     let withheld = |page: &u64| {
@@ -299,6 +299,6 @@ fn withhold(array: ArrayId, bytes: &Range<u64>, sending: &mut UpdateSender, arra
             && known.state(*page) != PageState::HomePrivate
     };
     for page in pages_of(bytes).filter(withheld) {
-        sending.share_with_none((array, page));
+        sending.note_untold((array, page));
     }
 }

@@ -135,11 +135,11 @@ impl Parcels {
         Parcels { sends_updates, bodies, behind, read, changes }
     }
 
-    /// Keeps the changes of a page for the next holder, if there is room. They are all that was
-    /// written to the page, unless a message has shown what its twin does not tell.
-    fn keep_changes(&mut self, id: PageId, has_twin: bool, diff: &[u8]) {
+    /// Keeps the changes of a page for the next holder, if there is room, and if they are all that
+    /// was written to the page.
+    fn keep_changes(&mut self, id: PageId, diff: &[u8], sending: &UpdateSender) {
         if let Some((changes, size)) = &mut self.changes
-            && !(has_twin && self.read.contains(id))
+            && !sending.is_untold(id)
             && *size + diff.len() <= CHANGES_MAX
         {
             *size += diff.len();
@@ -148,8 +148,8 @@ impl Parcels {
     }
 
     /// Returns the bytes of a page that were changed in the interval, as its twin and what was sent
-    /// before the end of the interval tell. If the twin cannot tell what readers have, the page is
-    /// shared with none.
+    /// before the end of the interval tell. The twin does not tell all if a message has read the
+    /// page (COH-10.21).
     fn changes(
         &self,
         id: PageId,
@@ -158,7 +158,7 @@ impl Parcels {
         sending: &mut UpdateSender,
     ) -> Vec<Range<usize>> {
         if twin.is_some() && self.read.contains(id) && !planted(Bug::TrustTwinOfRead) {
-            sending.share_with_none(id);
+            sending.note_untold(id);
         }
         let mut runs = twin.map_or_else(Vec::new, |twin| diff::changed(twin, now));
         runs.extend(sending.take_shown(id));
@@ -272,8 +272,11 @@ impl Releasing {
         // Before the parcels take them.
         let owned = OwnedBytes::of_barrier(is_compared, self.guards.written());
         let early = core::mem::take(&mut self.early);
-        // A reader of these pages lacks what went home early.
-        early.iter().for_each(|id| updates.sending.share_with_none(*id));
+        // Readers of these pages and the next holder lack what went home early.
+        early.iter().for_each(|id| match planted(Bug::TellEarlyPages) {
+            true => updates.sending.share_with_none(*id),
+            false => updates.sending.note_untold(*id),
+        });
         let mut written: Vec<PageId> = Vec::new();
         let mut homed: Vec<PageId> = Vec::new();
         let mut elsewhere: Vec<PageId> = Vec::new();
@@ -294,10 +297,7 @@ impl Releasing {
             }
         }
         updates.sending.send_packed(base);
-        // The next holder lacks what went home early.
-        let is_whole = |(id, _): &(PageId, _)| !early.contains(id) || planted(Bug::TellEarlyPages);
         let changes = parcels.changes.take().map_or_else(PageChanges::new, |(changes, _)| changes);
-        let changes: PageChanges = changes.into_iter().filter(is_whole).collect();
         send_parcels(parcels, base);
         self.guards.end_interval();
         let shares = updates.sending.take_shares();
@@ -368,7 +368,7 @@ impl Releasing {
             diff::merge(&mut runs);
             let mut diff = Vec::new();
             if diff::encode_runs(id.1, &runs, &now, &mut diff) {
-                parcels.keep_changes(id, twin.is_some(), &diff);
+                parcels.keep_changes(id, &diff, &updates.sending);
             }
         }
         keep_twin(id, keeps_twin && twin.is_some(), now, base.arrays);
@@ -420,7 +420,7 @@ impl Releasing {
         }
         base.statistics.diffs += 1;
         if !keeps_twin {
-            parcels.keep_changes(id, twin.is_some(), &diff);
+            parcels.keep_changes(id, &diff, &updates.sending);
         }
         let parcel = parcels.bodies.entry((id.0, home)).or_default();
         match parcel.is_empty() {

@@ -13,6 +13,7 @@ use crate::coherence::pages::page::{
 };
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
+use crate::coherence::updating::page_sets::PageSets;
 use crate::coherence::updating::shares::PageShares;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
@@ -125,6 +126,8 @@ pub(crate) struct UpdateSender {
     offered: u64,
     /// Nodes that got everything that was written to a page in the open interval (COH-10.9).
     shares: PageShares,
+    /// Pages of which neither a twin nor guards tell all that was written in the open interval.
+    untold: PageSets,
     /// Bytes of pages with twins that updates or answers to fetches have sent in the open interval
     /// before its end. A twin may not show that they have changed again (COH-10.15).
     shown: BTreeMap<PageId, NumberSet>,
@@ -143,6 +146,7 @@ impl UpdateSender {
     pub fn forget(&mut self, array: ArrayId) {
         self.offers.retain(|offer| offer.array != array);
         self.shares.forget(array);
+        self.untold.forget(array);
         self.shown.retain(|id, _| id.0 != array);
         self.pushes.retain(|id, _| id.0 != array);
         self.sent.retain(|(_, other), _| *other != array);
@@ -163,6 +167,18 @@ impl UpdateSender {
     /// Records that a change of a page goes to no reader.
     pub fn share_with_none(&mut self, id: PageId) {
         self.shares.add(id.0, id.1..id.1 + 1, &[]);
+    }
+
+    /// Records that neither a twin nor guards tell all that is written to a page in the open
+    /// interval.
+    pub fn note_untold(&mut self, id: PageId) {
+        self.share_with_none(id);
+        self.untold.insert(id.0, id.1..id.1 + 1);
+    }
+
+    /// Returns `true` if what was written to a page is not known as a whole.
+    pub fn is_untold(&self, id: PageId) -> bool {
+        self.untold.contains(id)
     }
 
     /// Returns `true` if a part of what was written to a page went to a reader.
@@ -187,6 +203,7 @@ impl UpdateSender {
     pub fn take_shares(&mut self) -> PageShares {
         self.pushes.clear();
         self.shown.clear();
+        self.untold = PageSets::default();
         core::mem::take(&mut self.shares)
     }
 
@@ -344,7 +361,7 @@ impl UpdateSender {
     pub fn note_read(&mut self, posted: &Posted, base: &Base<'_>) {
         let Some((id, read)) = posted.reads() else { return };
         if let Some(array) = base.arrays.get(id).filter(|_| !planted(Bug::TrustTwinOfRead)) {
-            array.twins.range(read).for_each(|(page, _)| self.share_with_none((id, *page)));
+            array.twins.range(read).for_each(|(page, _)| self.note_untold((id, *page)));
         }
     }
 
