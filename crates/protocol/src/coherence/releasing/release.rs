@@ -11,6 +11,7 @@ use crate::coherence::mailbox::UnsettledDiffs;
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::diff;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
+use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::pages::page::{PageId, PageState, ranges};
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::releasing::guards::Guards;
@@ -135,12 +136,17 @@ impl Parcels {
         Parcels { sends_updates, bodies, behind, read, changes }
     }
 
-    /// Keeps the changes of a page for the next holder, if there is room, and if they are all that
-    /// was written to the page.
+    /// Returns `true` if so many changed bytes of a page may be kept for the next holder: if there
+    /// is room, and if they are all that was written to the page.
+    fn may_keep(&self, id: PageId, len: usize, sending: &UpdateSender) -> bool {
+        let has_room = |(_, size): &(PageChanges, usize)| *size + len <= CHANGES_MAX;
+        self.changes.as_ref().is_some_and(has_room) && !sending.is_untold(id)
+    }
+
+    /// Keeps the changes of a page for the next holder, if it may.
     fn keep_changes(&mut self, id: PageId, diff: &[u8], sending: &UpdateSender) {
-        if let Some((changes, size)) = &mut self.changes
-            && !sending.is_untold(id)
-            && *size + diff.len() <= CHANGES_MAX
+        if self.may_keep(id, diff.len(), sending)
+            && let Some((changes, size)) = &mut self.changes
         {
             *size += diff.len();
             changes.push((id, diff.to_vec()));
@@ -346,8 +352,14 @@ impl Releasing {
         let keeps_twin = self.is_written_on(id, base);
         let Some(array) = base.arrays.get_mut(id.0) else { return };
         let (twin, guarded) = (array.twins.remove(&id.1), array.guarded);
-        let is_told = twin.is_some() || (guarded && !updates.sending.is_shared_with_none(id));
-        let keeps_changes = parcels.changes.is_some() && is_told && !keeps_twin;
+        let mut keeps_changes =
+            (twin.is_some() || guarded) && !keeps_twin && parcels.may_keep(id, 0, &updates.sending);
+        let mut owned = NumberSet::default();
+        if keeps_changes {
+            owned = self.guards.take_owned(id);
+            let len = owned.iter().map(|run| (run.end - run.start) as usize).sum();
+            keeps_changes = parcels.may_keep(id, len, &updates.sending);
+        }
         if twin.is_none() && !guarded {
             updates.sending.share_with_none(id);
         }
@@ -363,7 +375,6 @@ impl Releasing {
             updates.sending.share_with_none(id);
         }
         if keeps_changes {
-            let owned = self.guards.take_owned(id);
             runs.extend(owned.iter().map(|run| run.start as usize..run.end as usize));
             diff::merge(&mut runs);
             let mut diff = Vec::new();
