@@ -7,7 +7,7 @@ use crate::coherence::clock::notices::{Interval, Runs};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::pages::diff;
 use crate::coherence::pages::table::Arrays;
-use crate::coherence::releasing::release::{CHANGES_MAX, PageChanges};
+use crate::coherence::releasing::release::{CHANGES_MAX, CHANGES_OVERHEAD, PageChanges};
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
@@ -15,9 +15,6 @@ use alloc::vec::Vec;
 
 /// Maximum size of the lists that were used last, in bytes. As many bytes of older lists are kept.
 const YOUNG_MAX: usize = 2 << 20;
-
-/// Bytes that an interval or a page counts for beside its changes.
-const OVERHEAD: usize = 24;
 
 /// Numbers of intervals that have written under a lock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,8 +39,8 @@ pub(crate) struct Written {
 
 impl Written {
     fn size(&self) -> usize {
-        let pages = self.changes.iter().map(|(_, diff)| OVERHEAD + diff.len());
-        OVERHEAD + pages.sum::<usize>()
+        let pages = self.changes.iter().map(|(_, diff)| CHANGES_OVERHEAD + diff.len());
+        CHANGES_OVERHEAD + pages.sum::<usize>()
     }
 
     /// Returns `true` if a node of rank `me` that knows `known` learns the interval from one that

@@ -35,6 +35,9 @@ const DIFF_BODY: usize = 32 << 10;
 /// many of one lock (COH-10.17).
 pub(crate) const CHANGES_MAX: usize = 64 << 10;
 
+/// Bytes that an interval or a page counts for beside its changes.
+pub(crate) const CHANGES_OVERHEAD: usize = 24;
+
 /// Changes of some pages by one interval: for each page all that the interval wrote to it, as a
 /// page diff (COH-9.3).
 pub(crate) type PageChanges = Vec<(PageId, Vec<u8>)>;
@@ -132,14 +135,15 @@ impl Parcels {
         let mut read = PageSets::default();
         mail.reads().for_each(|(array, pages)| read.insert(array, pages));
         let (bodies, behind) = (BTreeMap::new(), mail.diffs.homes().collect());
-        let changes = keeps_changes.then(Default::default);
+        let changes = keeps_changes.then(|| (PageChanges::new(), CHANGES_OVERHEAD));
         Parcels { sends_updates, bodies, behind, read, changes }
     }
 
     /// Returns `true` if so many changed bytes of a page may be kept for the next holder: if there
     /// is room, and if they are all that was written to the page.
     fn may_keep(&self, id: PageId, len: usize, sending: &UpdateSender) -> bool {
-        let has_room = |(_, size): &(PageChanges, usize)| *size + len <= CHANGES_MAX;
+        let has_room =
+            |(_, size): &(PageChanges, usize)| *size + CHANGES_OVERHEAD + len <= CHANGES_MAX;
         self.changes.as_ref().is_some_and(has_room) && !sending.is_untold(id)
     }
 
@@ -148,7 +152,7 @@ impl Parcels {
         if self.may_keep(id, diff.len(), sending)
             && let Some((changes, size)) = &mut self.changes
         {
-            *size += diff.len();
+            *size += CHANGES_OVERHEAD + diff.len();
             changes.push((id, diff.to_vec()));
         }
     }
