@@ -41,6 +41,9 @@ enum RequestStage {
     Deferred(AcquireGrant, WrittenCounts),
     /// The lock is held, or about to be given back.
     Granted(WrittenCounts),
+    /// The lock is about to be given back. This node has not learnt what the grant tells, and hands
+    /// it on.
+    Unlearnt(AcquireGrant, WrittenCounts),
 }
 
 /// Locks that this node waits for or holds.
@@ -207,13 +210,15 @@ impl Locks {
             let Some(request) = self.requests.get_mut(&number) else { continue };
             let stage = core::mem::replace(&mut request.stage, RequestStage::Waits);
             let RequestStage::Deferred(mut grant, counts) = stage else { continue };
-            request.stage = RequestStage::Granted(counts);
             let (lock, token) = (request.lock, request.token.take());
             let in_time = grant.epoch <= w.base.clock.epoch;
             if in_time {
+                request.stage = RequestStage::Granted(counts);
                 grant.learn(w, pages);
                 lists.add(lock, grant.written);
                 w.base.failing.check_machine(pages);
+            } else {
+                request.stage = RequestStage::Unlearnt(grant, counts);
             }
             match (token, hopeless) {
                 (Some(token), _) if in_time && w.base.failing.broken().is_none() => {
@@ -246,7 +251,7 @@ impl Locks {
             .requests
             .iter()
             .filter(|(_, r)| mail.manager(r.lock) == rank)
-            .filter(|(_, r)| !matches!(r.stage, RequestStage::Granted(_)))
+            .filter(|(_, r)| matches!(r.stage, RequestStage::Waits | RequestStage::Deferred(..)))
             .map(|(n, _)| *n)
             .collect();
         for number in lost {
@@ -284,16 +289,27 @@ impl Locks {
         base: &mut Base<'_>,
     ) {
         let manager = base.mail.manager(lock);
-        let mut counts = match self.requests.get(&request).map(|known| &known.stage) {
-            Some(RequestStage::Granted(counts)) => *counts,
-            _ => WrittenCounts::default(),
-        };
-        if !changes.is_empty() {
-            let (writer, interval) = (base.mail.me, vector.get(base.mail.me));
-            lists.add(lock, [Written { position: counts.all, writer, interval, changes }].into());
-            counts.all += 1;
+        let mut past = Past { vector, epoch: base.clock.epoch, counts: WrittenCounts::default() };
+        if let Some(known) = self.requests.get_mut(&request) {
+            match core::mem::replace(&mut known.stage, RequestStage::Waits) {
+                RequestStage::Granted(counts) => past.counts = counts,
+                RequestStage::Unlearnt(grant, counts) => {
+                    past.counts = counts;
+                    past.vector.merge(&grant.vector);
+                    past.epoch = past.epoch.max(grant.epoch);
+                    let intervals = grant.intervals.into_iter();
+                    intervals.for_each(|interval| base.clock.knowledge.insert(interval));
+                    lists.add(lock, grant.written);
+                }
+                RequestStage::Waits | RequestStage::Deferred(..) => {}
+            }
         }
-        let past = Past { vector, epoch: base.clock.epoch, counts };
+        if !changes.is_empty() {
+            let (writer, interval) = (base.mail.me, past.vector.get(base.mail.me));
+            let position = past.counts.all;
+            lists.add(lock, [Written { position, writer, interval, changes }].into());
+            past.counts.all += 1;
+        }
         match self.receiver((lock, request), base) {
             Some(next) => {
                 let body = base.mail.body(|out| {
