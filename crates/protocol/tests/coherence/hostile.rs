@@ -268,6 +268,46 @@ fn intervals_that_no_sound_node_tells_are_refused() {
     assert_eq!(tell(8, &[&intervals, &list(0, &page_3)[..]].concat()), Ok(()));
 }
 
+/// COH-7.10, COH-9.1: a node gives back a lock in the order of its requests. A node that gives back
+/// what it has not got makes the holder look like an earlier one, whose message is accepted.
+#[test]
+fn locks_that_come_back_out_of_turn_are_refused_and_honest_holders_are_not() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[1];
+    let mut tell = |from, code, request, body: &[u8]| {
+        node.coherence.receive(from, &head(code, [1, request, 0]), body, &mut node.machine)
+    };
+    let (acquire, unlock, passed_to_node_2) = ([0; 3], [0; 7], [2, 0]);
+    for (from, request) in [(0, 0), (0, 1), (2, 0)] {
+        assert_eq!(tell(from, 6, request, &acquire), Ok(()));
+    }
+    assert_eq!(tell(0, 8, 1, &unlock), Err(Refusal::Malformed));
+    assert_eq!(tell(0, 20, 1, &passed_to_node_2), Err(Refusal::Malformed));
+    for (from, request) in [(2, 0), (0, 0), (0, 1)] {
+        assert_eq!(tell(from, 8, request, &unlock), Ok(()), "node {from}, request {request}");
+    }
+    assert_eq!(tell(0, 8, 0, &unlock), Err(Refusal::Malformed), "it is over");
+}
+
+/// COH-9.1: a count of intervals that no lock reaches is survived.
+#[test]
+fn a_grant_with_the_greatest_count_of_intervals_is_survived() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[0];
+    node.coherence.lock(1, Token(1), &mut node.machine);
+    assert!(node.coherence.poll_message().is_some(), "the request");
+    let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+    let grant = [&[0; 5][..], &most, &[0, 0]].concat();
+    let grant = node.coherence.receive(1, &head(7, [1, 0, 0]), &grant, &mut node.machine);
+    assert_eq!(grant, Ok(()));
+    cluster.collect(0);
+    cluster.run(vec![Thread::new(0, vec![Op::Store(Cell::word(3, 0), 7)])]);
+    // The manager knows of no holder, so it does not get the lock back.
+    cluster.forged = Some(8);
+    cluster.succeeds(0, |c, token, m| c.unlock(1, token, m));
+    assert_eq!(cluster.forged, None);
+}
+
 /// COH-9.1: a peer that requests pages or locks without end and acknowledges no answer is refused
 /// until it acknowledges one.
 #[test]

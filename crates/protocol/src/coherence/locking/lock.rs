@@ -308,7 +308,7 @@ impl Locks {
             let (writer, interval) = (base.mail.me, past.vector.get(base.mail.me));
             let position = past.counts.all;
             lists.add(lock, [Written { position, writer, interval, changes }].into());
-            past.counts.all += 1;
+            past.counts.all = past.counts.all.saturating_add(1);
         }
         match self.receiver((lock, request), base) {
             Some(next) => {

@@ -151,6 +151,27 @@ impl Lock {
         (is_dead || (by_dead && !planted(Bug::TrustDeadGiver))).then_some(first)
     }
 
+    /// Returns `true` if a later holder has shown that this request has the lock no more. Its own
+    /// message has come now (COH-7.10).
+    fn take_passed(&mut self, of: LockRequest) -> bool {
+        let place = self.passed.iter().position(|one| *one == of);
+        place.map(|place| self.passed.swap_remove(place)).is_some()
+    }
+
+    /// Checks that this request can have had the lock. The messages of one node are in order, so no
+    /// earlier request of it has the lock or waits.
+    fn check_end(&self, of: LockRequest) -> Result<usize, Refusal> {
+        let holder = self.holder.iter().map(|holder| holder.of);
+        let mut all = holder.chain(self.queue.iter().map(|waiting| waiting.of));
+        let first = all.position(|one| one.rank == of.rank);
+        let place = self.place(of).filter(|place| first == Some(*place));
+        let place = place.ok_or(Refusal::Malformed)?;
+        if self.passed.len() + place > QUEUE_MAX {
+            return Err(Refusal::NoRoom);
+        }
+        Ok(place)
+    }
+
     /// Takes the holder away, and all before this request, which has the lock no more. Returns how
     /// many requests this takes out of the queue.
     fn end_until(&mut self, of: LockRequest, mail: &mut Mailbox) -> usize {
@@ -303,11 +324,15 @@ impl Managed {
         let epoch_possible = base.epoch_possible();
         let managed = self.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
         let of = LockRequest { rank: from, request };
-        let has_lock = managed.place(of).is_some() || planted(Bug::GrantLockTwice);
-        if !has_lock || epoch > epoch_possible {
+        if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        self.waiting -= managed.end_until(of, base.mail);
+        if !managed.take_passed(of) {
+            if !planted(Bug::GrantLockTwice) {
+                managed.check_end(of)?;
+            }
+            self.waiting -= managed.end_until(of, base.mail);
+        }
         match reported {
             Some((past, intervals, written)) => {
                 managed.past.merge(&past);
@@ -333,12 +358,10 @@ impl Managed {
         reader.end()?;
         let of = LockRequest { rank: from, request };
         let managed = self.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
-        let known = managed.passed.iter().position(|one| *one == of);
-        if let Some(place) = known {
-            managed.passed.swap_remove(place);
+        if managed.take_passed(of) {
             return Ok(());
         }
-        let place = managed.place(of).ok_or(Refusal::Malformed)?;
+        let place = managed.check_end(of)?;
         let is_next = managed.place(to) == Some(place + 1);
         // A request of a dead node is in the queue no more.
         if !is_next && !base.mail.is_dead(to.rank) {

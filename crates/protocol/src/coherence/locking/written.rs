@@ -149,9 +149,9 @@ struct WrittenList {
 
 impl WrittenList {
     fn add(&mut self, one: Written) {
-        let size = one.size();
-        if self.intervals.insert(one.position, one).is_none() {
-            self.size += size;
+        self.size += one.size();
+        if let Some(other) = self.intervals.insert(one.position, one) {
+            self.size -= other.size();
         }
         while self.size > CHANGES_MAX
             && let Some((_, oldest)) = self.intervals.pop_first()
@@ -209,5 +209,27 @@ impl WrittenLists {
         vector: &'a Vector,
     ) -> impl Iterator<Item = &'a Written> + Clone {
         self.since(lock, 0).filter(move |one| one.is_news(to, known, vector))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHANGES_MAX, Written, WrittenLists};
+    use alloc::vec;
+
+    fn written(position: u64, len: usize) -> Written {
+        Written { position, writer: 1, interval: 1, changes: vec![((0, 0), vec![0; len])] }
+    }
+
+    /// COH-9.1, COH-10.17: an entry that takes the place of another counts instead of it.
+    #[test]
+    fn a_list_counts_what_it_holds() {
+        let mut lists = WrittenLists::default();
+        for len in [1, CHANGES_MAX - 200, 3, CHANGES_MAX - 100, 7] {
+            lists.add(5, vec![written(0, len), written(1, 9)]);
+            let sizes: usize = lists.since(5, 0).map(Written::size).sum();
+            assert_eq!((lists.young[&5].size, lists.young_size), (sizes, sizes));
+            assert!(sizes <= CHANGES_MAX);
+        }
     }
 }
