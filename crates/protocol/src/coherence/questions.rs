@@ -186,7 +186,10 @@ impl Waits<'_> {
                 Purpose::Arrival { epoch: reported, .. }
                 | Purpose::Departure { epoch: reported, .. },
             ) => epoch == *reported,
-            (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
+            (
+                Wait::Lock { lock, .. },
+                Purpose::Grant(granted) | Purpose::Control(Doing::Lock(granted)),
+            ) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages(_)) => true,
             (Wait::Updates { .. }, Purpose::Update(_)) => true,
             (Wait::Target { .. }, Purpose::Answer) => true,

@@ -435,7 +435,9 @@ impl Managed {
         let dead = if is_dead { of.rank } else { giver.unwrap_or(of.rank) };
         managed.broken = Some(Broken::Died(dead));
         if !is_dead {
-            refuse(lock, of, Broken::Died(dead), base);
+            // The holder's grant was not owed by this node, so nor is this answer.
+            let purpose = Purpose::Control(Doing::Lock(lock));
+            refuse(lock, of, Broken::Died(dead), purpose, base);
         }
         self.grant_next(lock, base);
     }
@@ -454,7 +456,7 @@ impl Managed {
                 continue;
             }
             if let Some(broken) = managed.broken {
-                refuse(lock, of, broken, base);
+                refuse(lock, of, broken, Purpose::Grant(lock), base);
                 continue;
             }
             managed.holder = Some(Holder { of, giver: None });
@@ -532,7 +534,7 @@ pub(crate) fn grant(
 }
 
 /// Tells a request that its lock is broken.
-fn refuse(lock: u64, to: LockRequest, broken: Broken, base: &mut Base<'_>) {
+fn refuse(lock: u64, to: LockRequest, broken: Broken, purpose: Purpose, base: &mut Base<'_>) {
     let (code, rank) = match broken {
         Broken::Died(rank) => (1, rank),
         Broken::Unfit(rank) => (2, rank),
@@ -541,7 +543,7 @@ fn refuse(lock: u64, to: LockRequest, broken: Broken, base: &mut Base<'_>) {
         out.put_u8(code).put_leb128(u64::from(rank));
     });
     let head = Headline::Grant { lock, request: to.request, epoch: base.clock.epoch };
-    base.mail.post(to.rank, Class::Unordered, head, body, Purpose::Grant(lock));
+    base.mail.post(to.rank, Class::Unordered, head, body, purpose);
 }
 
 #[cfg(test)]
