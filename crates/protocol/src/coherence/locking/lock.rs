@@ -278,8 +278,9 @@ impl Locks {
         (is_able && lives(next.of.rank)).then_some(next)
     }
 
-    /// Gives a lock away, now that this node's diffs are at their homes: to the request that comes
-    /// next if this node knows one, and otherwise to the manager (COH-7.9).
+    /// Gives a lock away: to the request that comes next if this node knows one, and otherwise to
+    /// the manager (COH-7.9). This node's diffs are at their homes, except those to that node
+    /// (COH-5.6).
     pub fn give_back(
         &mut self,
         (lock, request): (u64, u64),

@@ -389,8 +389,8 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Releases a lock. The operation is done when all writes of this node are at their homes and
-    /// the lock is given back.
+    /// Releases a lock. The operation is done when the lock is given back. All writes of this node
+    /// are at their homes then, or on their way to the next holder ahead of the lock (COH-5.6).
     pub fn unlock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
         let (up, mut w) = self.parts();
         up.locking.locks.release(lock, token, &mut w, pages);
