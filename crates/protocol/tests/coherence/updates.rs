@@ -1,5 +1,6 @@
 //! Updates: written bytes that travel to readers with the barrier (COH-10). One behaviour a test.
 
+mod granted;
 mod to_many;
 
 use crate::cluster::{Cluster, Node, Outcome};
