@@ -91,6 +91,9 @@ pub(crate) enum Wait {
     /// Nothing that the receiver owes: the manager asks whether this request has got the lock
     /// (COH-7.11).
     Granted { lock: u64, request: u64 },
+    /// Grant of a lock to this request of another node, from the holder that has passed it on. The
+    /// manager asks for that node.
+    Sent { lock: u64, request: u64 },
 }
 
 impl Wait {
@@ -103,6 +106,7 @@ impl Wait {
             Wait::Updates { epoch } => [4, epoch, 0],
             Wait::Target { id } => [5, id, 0],
             Wait::Granted { lock, request } => [6, lock, request],
+            Wait::Sent { lock, request } => [7, lock, request],
         }
     }
 
@@ -115,6 +119,7 @@ impl Wait {
             (4, 0) => Wait::Updates { epoch: a },
             (5, 0) => Wait::Target { id: a },
             (6, request) => Wait::Granted { lock: a, request },
+            (7, request) => Wait::Sent { lock: a, request },
             _ => return Err(Refusal::Malformed),
         })
     }

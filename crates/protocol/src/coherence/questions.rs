@@ -157,7 +157,9 @@ impl Waits<'_> {
             Wait::Collective { .. } => self.collectives.gather.place.subtree_of(from).is_some(),
             Wait::Lock { lock, .. } => mail.manager(lock) == mail.me,
             Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => true,
-            Wait::Holder { lock, .. } | Wait::Granted { lock, .. } => mail.manager(lock) == from,
+            Wait::Holder { lock, .. } | Wait::Granted { lock, .. } | Wait::Sent { lock, .. } => {
+                mail.manager(lock) == from
+            }
         };
         if !is_mine {
             return Err(Refusal::Malformed);
@@ -165,7 +167,22 @@ impl Waits<'_> {
         self.base.mail.owe(from, 1)?;
         let head = Headline::Reply { wait, owed: self.owes_to(from, wait) };
         self.base.mail.post(from, Class::Unordered, head, Body::Empty, Purpose::Reply);
+        if let Wait::Lock { lock, request } = wait {
+            self.ask_giver(lock, LockRequest { rank: from, request });
+        }
         Ok(())
+    }
+
+    /// Asks the holder that has passed a lock on to this request whether its grant is on its way.
+    fn ask_giver(&mut self, lock: u64, of: LockRequest) {
+        let Some(giver) = self.locking.managed.giver(lock, of) else { return };
+        let is_question = |purpose: &Purpose| matches!(purpose, Purpose::Control(Doing::Message));
+        if self.base.mail.has_posted(|one| one.to == giver && is_question(&one.purpose)) {
+            return; // (COH-13.1)
+        }
+        let head = Headline::Question { wait: Wait::Sent { lock, request: of.request } };
+        let purpose = Purpose::Control(Doing::Message);
+        self.base.mail.post(giver, Class::Ordered, head, Body::Empty, purpose);
     }
 
     /// Returns `true` if this node owes that answer, or the answer is on its way (COH-13.2).
@@ -175,7 +192,9 @@ impl Waits<'_> {
             Wait::Lock { lock, request } => {
                 self.locking.managed.is_queued(LockRequest { rank: to, request }, lock)
             }
-            Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } => false,
+            Wait::Pages { .. } | Wait::Updates { .. } | Wait::Target { .. } | Wait::Sent { .. } => {
+                false
+            }
             Wait::Holder { lock, request } => self.locking.locks.knows(lock, request),
             Wait::Granted { request, .. } => self.locking.locks.was_granted(request),
         };
@@ -187,7 +206,7 @@ impl Waits<'_> {
                 | Purpose::Departure { epoch: reported, .. },
             ) => epoch == *reported,
             (
-                Wait::Lock { lock, .. },
+                Wait::Lock { lock, .. } | Wait::Sent { lock, .. },
                 Purpose::Grant(granted) | Purpose::Control(Doing::Lock(granted)),
             ) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages(_)) => true,
@@ -198,7 +217,10 @@ impl Waits<'_> {
             }
             _ => false,
         };
-        known || self.base.mail.has_posted(|one| one.to == to && answers(&one.purpose))
+        // A holder's grant goes to another node than the manager, which asks.
+        let is_asker = !matches!(wait, Wait::Sent { .. });
+        known
+            || self.base.mail.has_posted(|one| (one.to == to) == is_asker && answers(&one.purpose))
     }
 
     /// Returns `true` if the end of a collective waits for something else than this node's answer.

@@ -2,6 +2,7 @@
 //! no wait lasts for ever.
 
 use crate::cluster::{Cluster, Node};
+use crate::updates::{hold_back, post};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Ownership, TargetOp, Value};
 use oikaze_protocol::limits::{FAILURE_TIME, PAGE, VAIN_QUESTIONS_MAX};
@@ -132,6 +133,31 @@ fn waits_for_a_lock_that_was_passed_on_end() {
         assert_eq!(part(&mut cluster), 1, "seed {seed}, code {lost}");
         let outcome = cluster.take(0, next).expect("the wait has ended");
         assert_eq!(outcome.is_ok(), lost == PASSED, "seed {seed}: {outcome:?}");
+    }
+}
+
+/// COH-13.2: the grant of a holder is behind what it sends to the next holder, which may be much.
+#[test]
+fn waits_for_a_grant_on_its_way_go_on() {
+    // Node 1 manages lock 4, and is the giver or not.
+    for (seed, giver) in (0..10).flat_map(|seed| [(seed, 1), (seed, 2)]) {
+        let mut cluster = Cluster::with_array(3, seed, 3);
+        cluster.succeeds(giver, |c, token, m| c.lock(4, token, m));
+        let next = cluster.call(0, |c, token, m| c.lock(4, token, m));
+        cluster.run_until_quiet();
+        let Node { coherence, machine, .. } = &mut cluster.nodes[giver as usize];
+        coherence.unlock(4, Token(1 << 32), machine);
+        let grant = hold_back(&mut cluster, giver, GRANT);
+        assert_eq!(grant.len(), 1, "seed {seed}");
+        cluster.run_until_quiet();
+        let mut clock = Time(0);
+        ask(&mut cluster, &mut clock, 3 * VAIN_QUESTIONS_MAX);
+        assert_eq!(part(&mut cluster), 0, "seed {seed}: given up too early");
+        post(&mut cluster, giver, grant);
+        cluster.run_until_quiet();
+        cluster.all_succeeded([(0, next)]);
+        ask(&mut cluster, &mut clock, 1);
+        assert!(nobody_waits(&cluster), "seed {seed}");
     }
 }
 
@@ -268,6 +294,7 @@ fn questions_that_make_no_sense_are_refused() {
         (0, [3, 5, 0]),
         (2, [6, 0, 0]),
         (2, [7, 0, 0]),
+        (2, [8, 0, 0]),
         (2, [5, 0, 1]),
         (2, [4, 0, 1]),
         (2, [2, 0, 1]),

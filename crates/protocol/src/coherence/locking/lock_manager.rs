@@ -252,6 +252,28 @@ impl Managed {
         known.is_some_and(|lock| lock.queue.iter().any(|waiting| waiting.of == of))
     }
 
+    /// Returns the node that has passed a lock on to this request.
+    pub fn giver(&self, lock: u64, of: LockRequest) -> Option<Rank> {
+        self.locks.get(&lock)?.holder.filter(|holder| holder.of == of)?.giver
+    }
+
+    /// Learns that the grant of a holder is on its way to this request of another node, which waits
+    /// for it and has asked this node.
+    pub fn take_reply_of_giver(
+        &mut self,
+        from: Rank,
+        (lock, request): (u64, u64),
+        base: &mut Base<'_>,
+    ) {
+        let holder = self.locks.get(&lock).and_then(|lock| lock.holder);
+        let is_of = |holder: &Holder| holder.of.request == request && holder.giver == Some(from);
+        let Some(Holder { of, .. }) = holder.filter(is_of) else { return };
+        if base.mail.owe(of.rank, 1).is_ok() {
+            let head = Headline::Reply { wait: Wait::Lock { lock, request }, owed: true };
+            base.mail.post(of.rank, Class::Unordered, head, Body::Empty, Purpose::Reply);
+        }
+    }
+
     /// Merges idle locks whose past satisfies `may_be` into the shared past. A node that acquires
     /// one of them learns more than necessary, never less.
     fn forget(&mut self, may_be: impl Fn(&Past) -> bool) {

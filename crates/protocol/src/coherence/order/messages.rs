@@ -274,8 +274,15 @@ impl Coherence {
             Headline::TargetDone { id } => up.targets.take(from, id, body, w.base.mail),
             Headline::Question { wait } => self.waits().0.take_question(from, wait),
             Headline::Reply { wait, owed } => {
-                if let Wait::Granted { lock, request } = wait {
-                    up.locking.managed.take_reply(from, (lock, request), owed, &mut w.base);
+                let managed = &mut up.locking.managed;
+                match wait {
+                    Wait::Granted { lock, request } => {
+                        managed.take_reply(from, (lock, request), owed, &mut w.base);
+                    }
+                    Wait::Sent { lock, request } if owed => {
+                        managed.take_reply_of_giver(from, (lock, request), &mut w.base);
+                    }
+                    _ => {}
                 }
                 self.questions.take_reply(from, wait, owed);
                 Ok(())
