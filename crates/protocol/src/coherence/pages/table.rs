@@ -332,7 +332,11 @@ impl Arrays {
             match known.state(page) {
                 PageState::Read | PageState::HomeRead => clean.push((array, page)),
                 PageState::Write if !known.twins.contains_key(&page) => written.push((array, page)),
-                PageState::HomeWrite if known.may_leave(page) => leaving.push((array, page)),
+                PageState::HomeWrite
+                    if known.may_leave(page) && !known.twins.contains_key(&page) =>
+                {
+                    leaving.push((array, page));
+                }
                 _ => {}
             }
         }
@@ -340,7 +344,7 @@ impl Arrays {
             pages.set_access(array, range, Access::Read);
         }
         // The twin has the bytes that guards have written so far. Plain stores from here on differ
-        // from it.
+        // from it. A twin that is there already shows what a guard that merges has written.
         written.into_iter().for_each(|id| self.make_twin(id, pages));
         leaving.into_iter().for_each(|id| self.copy_to_twin(id, pages));
     }

@@ -5,9 +5,11 @@ use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    Access, CoherenceError, CoherenceStatistics, Homes, ReduceOp, Reduction, Value, Values,
+    Access, CoherenceError, CoherenceStatistics, Homes, Ownership, ReduceOp, Reduction, Value,
+    Values,
 };
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::wind::Token;
 
 /// Creates a cluster with an array whose homes move from node 0 on.
 fn cluster(nodes: u32, seed: u64, pages: u64) -> Cluster {
@@ -34,11 +36,19 @@ fn read(cluster: &mut Cluster, rank: Rank, page: u64) -> Option<u64> {
 }
 
 fn barrier(cluster: &mut Cluster) {
+    let calls = begin_barrier(cluster, 0);
+    cluster.run_until_quiet();
+    cluster.all_succeeded(calls);
+}
+
+/// Begins a barrier on all nodes, and lets the network go on for some steps. What follows comes in
+/// either round of the barrier, or between them.
+fn begin_barrier(cluster: &mut Cluster, steps: u64) -> Vec<(Rank, Token)> {
     let all = 0..cluster.nodes.len() as Rank;
     let calls: Vec<_> =
         all.map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect();
-    cluster.run_until_quiet();
-    cluster.all_succeeded(calls);
+    cluster.steps(steps);
+    calls
 }
 
 /// COH-11.1, 11.2, 11.4, 11.6: a page moves at the first barrier to the node that has written it.
@@ -176,4 +186,39 @@ fn death_in_either_round_leaves_one_truth() {
         }
     }
     assert!(passed > 100 && failed > 100, "{passed} passed, {failed} failed");
+}
+
+/// Writes a word of the first page under a guard.
+fn write_under_guard(cluster: &mut Cluster, rank: Rank, at: u64, ownership: Ownership) {
+    cluster.call(rank, |coherence, _, machine| {
+        let guard = coherence.begin_write(0, at..at + 8, ownership, machine).expect("it is valid");
+        assert!(machine.store(0, at as usize, 8, at + 1));
+        coherence.end_write(guard, &[], machine);
+    });
+}
+
+/// COH-11.6: between the rounds, the first plain guard of an old home begins to track the pages. A
+/// guard that merges has written before it.
+#[test]
+fn pages_tracked_between_the_rounds_keep_what_a_guard_has_merged() {
+    let mut moved = 0;
+    for seed in seeds(0, 400) {
+        let mut cluster = cluster(2 + (seed % 2) as u32, seed, 1);
+        cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(0));
+        [0, 1].into_iter().for_each(|rank| assert_eq!(read(&mut cluster, rank, 0), Some(0)));
+        write_under_guard(&mut cluster, 1, 0, Ownership::Owned);
+        let calls = begin_barrier(&mut cluster, seed / 2 % 30);
+        write_under_guard(&mut cluster, 0, 8, Ownership::Merged);
+        cluster.call(0, |coherence, _, machine| coherence.track_by_pages(0, machine));
+        cluster.run_until_quiet();
+        cluster.all_succeeded(calls);
+        barrier(&mut cluster);
+        for rank in 0..cluster.nodes.len() {
+            assert_eq!(read(&mut cluster, rank as Rank, 0), Some(1), "seed {seed}, node {rank}");
+            let merged = cluster.nodes[rank].machine.load(0, 8, 8);
+            assert_eq!(merged, Some(9), "seed {seed}, node {rank}");
+        }
+        moved += statistics(&cluster, 1).homes_moved;
+    }
+    assert!(moved > 100, "{moved}");
 }
