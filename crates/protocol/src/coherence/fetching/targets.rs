@@ -132,7 +132,10 @@ impl Targets {
         if op.is_change() {
             change_elsewhere(array, range.clone(), w, pages);
         }
-        self.results.insert(token, vec![0; if op.has_result() { len as usize } else { 0 }]);
+        // Several operations for which nobody waits may have no token.
+        if token != Token::NONE {
+            self.results.insert(token, vec![0; if op.has_result() { len as usize } else { 0 }]);
+        }
         let mut at = bytes.start;
         while at < bytes.end {
             // Consecutive pages of one home, up to the limit.

@@ -5,8 +5,8 @@ use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    Access, CoherenceError, CoherenceStatistics, Homes, Ownership, ReduceOp, Reduction, Value,
-    Values,
+    Access, CoherenceError, CoherenceStatistics, Homes, Ownership, ReduceOp, Reduction, TargetOp,
+    Value, Values,
 };
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::Token;
@@ -221,4 +221,29 @@ fn pages_tracked_between_the_rounds_keep_what_a_guard_has_merged() {
         moved += statistics(&cluster, 1).homes_moved;
     }
     assert!(moved > 100, "{moved}");
+}
+
+/// COH-11.3: operations on elements that begin between the rounds go on after them, even if nobody
+/// waits for them any longer.
+#[test]
+fn operations_cancelled_between_the_rounds_are_made() {
+    for seed in seeds(0, 200) {
+        let mut cluster = cluster(2, seed, 2);
+        write(&mut cluster, 1, 0, 7);
+        let calls = begin_barrier(&mut cluster, seed % 30);
+        let at = PAGE as u64;
+        let operations = [(TargetOp::Read, &[][..]), (TargetOp::Write, &[5; 8])];
+        let tokens = operations.map(|(op, operands)| {
+            cluster.call(1, |c, token, m| c.target(0, at, 8, op, operands, token, m))
+        });
+        for token in tokens {
+            cluster.call(1, |coherence, _, machine| coherence.cancel(token, machine));
+        }
+        cluster.run_until_quiet();
+        cluster.all_succeeded(calls);
+        assert_eq!(tokens.map(|token| cluster.take(1, token)), [None, None], "seed {seed}");
+        barrier(&mut cluster);
+        let written = read(&mut cluster, 0, 1);
+        assert_eq!(written, Some(u64::from_le_bytes([5; 8])), "seed {seed}");
+    }
 }
