@@ -123,9 +123,10 @@ impl Arrivals {
         self.merge(Arrivals::new(rank, call, Vec::new(), Vec::new()));
     }
 
-    /// Puts intervals and counts in order after arrivals were added.
+    /// Puts intervals, counts and asks in order after arrivals were added.
     pub fn sort(&mut self) {
         self.counts.sort_unstable();
+        self.asks.sort();
         self.intervals = Interval::merged(core::mem::take(&mut self.intervals));
     }
 

@@ -3,7 +3,7 @@
 //! the departure confirms the moves that nothing has contradicted.
 
 use crate::coherence::base::Base;
-use crate::coherence::clock::moves::{Move, Moves};
+use crate::coherence::clock::moves::{MOVES_TO_ONE_MAX, Move, Moves};
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::agreement::Call;
@@ -14,9 +14,6 @@ use crate::coherence::pages::page::ranges;
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
-
-/// Maximum number of runs of pages for which one node asks at a time.
-const ASKS_MAX: usize = 1024;
 
 impl Call {
     /// Returns `true` if homes may move at this collective (COH-11.1).
@@ -45,12 +42,13 @@ impl Collectives {
             for (array, known) in base.arrays.iter() {
                 asks.add(array, known.asked(epoch), me);
             }
-            asks.truncate(ASKS_MAX);
         }
+        asks.truncate(MOVES_TO_ONE_MAX);
         asks
     }
 
-    /// Returns the moves that a departure proposes or confirms.
+    /// Returns the moves that a departure proposes or confirms. A node can offer nothing that was
+    /// not proposed.
     pub fn moves(
         &self,
         asks: Moves,
@@ -60,7 +58,10 @@ impl Collectives {
     ) -> Moves {
         let may_move = self.current.as_ref().is_some_and(|now| now.call.may_move_homes());
         match outcome {
-            Outcome::Agreed(_) if may_move => asks.uncontradicted(told, base.clock.moves_homes),
+            Outcome::Agreed(_) if may_move && base.clock.moves_homes => {
+                asks.among(&self.proposed).uncontradicted(told, true)
+            }
+            Outcome::Agreed(_) if may_move => asks.uncontradicted(told, false),
             _ => Moves::default(),
         }
     }
@@ -72,7 +73,8 @@ impl Collectives {
         }
         let may_move = self.current.as_ref().is_some_and(|now| now.call.may_move_homes());
         let is_agreed = matches!(departure.outcome, Outcome::Agreed(_));
-        let is_proposed = !base.clock.moves_homes || departure.moves.are_among(&self.proposed);
+        let is_proposed = !base.clock.moves_homes
+            || departure.moves.clone().among(&self.proposed) == departure.moves;
         match may_move && is_agreed && is_proposed {
             true => Ok(()),
             false => Err(Refusal::Malformed),

@@ -247,3 +247,23 @@ fn operations_cancelled_between_the_rounds_are_made() {
         assert_eq!(written, Some(u64::from_le_bytes([5; 8])), "seed {seed}");
     }
 }
+
+/// COH-11.2, COH-11.4: runs of pages for one node are at most 1024 in either round, also if what
+/// another node has written cuts a run into many. The others move later.
+#[test]
+fn at_most_1024_runs_of_pages_move_to_a_node_at_once() {
+    for cuts in [false, true] {
+        let pages = 4096;
+        let mut cluster = cluster(2, 3, pages);
+        cluster.succeeds(1, |c, token, m| c.touch(0, 0..pages, Access::Write, token, m));
+        for page in (0..pages as usize).filter(|page| cuts || page % 2 == 0) {
+            assert!(cluster.nodes[1].machine.store(0, page * PAGE, 8, 5));
+        }
+        for page in (0..pages).filter(|page| cuts && page % 2 == 1) {
+            write(&mut cluster, 0, page, 6);
+        }
+        barrier(&mut cluster);
+        assert_eq!(statistics(&cluster, 1).homes_moved, 1024, "cut: {cuts}");
+        assert_eq!(read(&mut cluster, 0, pages - 2), Some(5));
+    }
+}
