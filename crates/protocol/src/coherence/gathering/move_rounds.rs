@@ -94,12 +94,11 @@ impl Collectives {
             self.note_moves(&departure.moves, &mut w.base);
         }
         if w.base.clock.moves_homes {
-            return self.confirm_moves(&departure.moves, w);
-        }
-        if !departure.moves.is_empty() {
+            self.confirm_moves(&departure.moves, w);
+        } else if !departure.moves.is_empty() {
             self.propose_moves(&departure.moves, w, pages);
         }
-        if call.may_move_homes() {
+        if call.may_move_homes() && !w.base.clock.moves_homes {
             w.base.arrays.iter_mut().for_each(|(_, array)| array.moving.was_touched = true);
         }
     }

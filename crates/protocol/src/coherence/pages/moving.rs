@@ -29,7 +29,8 @@ struct MovedHome {
 pub(crate) struct MovingHomes {
     /// `true` if this node may ask to be the home of pages.
     pub may_ask: bool,
-    /// `true` once a barrier has ended since all nodes have declared the array.
+    /// `true` once a barrier has ended since all nodes have declared the array, with its second
+    /// round.
     pub was_touched: bool,
     moved: RunMap<MovedHome>,
     /// Pages homed elsewhere of which this node has written the last change that it knows of.
@@ -98,6 +99,10 @@ impl MovingHomes {
     /// Records the new home of pages, at the end of `epoch` collectives.
     pub fn note_moved(&mut self, pages: Range<u64>, home: Rank, epoch: u64) {
         self.note_other_writer(&pages);
+        if !self.was_touched {
+            // The node that fills an array is often not the one that works on it.
+            return self.moved.change(pages, |_| MovedHome { home, until: epoch, times: 0 });
+        }
         self.moved.change(pages, |before| {
             let times = before.map_or(0, |moved| moved.times);
             let until = epoch.saturating_add(STAY.saturating_mul(1 << times.min(32)));

@@ -267,3 +267,22 @@ fn at_most_1024_runs_of_pages_move_to_a_node_at_once() {
         assert_eq!(read(&mut cluster, 0, pages - 2), Some(5));
     }
 }
+
+/// COH-11.8: one node fills an array before the first barrier, and gets its pages. They move on at
+/// once to the nodes that work on them.
+#[test]
+fn array_that_one_node_fills_moves_on_to_the_nodes_that_work_on_it() {
+    let mut cluster = Cluster::new(3, 5);
+    cluster.homes_move = true;
+    cluster.declare("p", 6, Homes::Block);
+    let moved = |cluster: &Cluster| [0, 1, 2].map(|rank| statistics(cluster, rank).homes_moved);
+    (0..6).for_each(|page| write(&mut cluster, 0, page, 1));
+    barrier(&mut cluster);
+    assert_eq!(moved(&cluster), [4, 0, 0]);
+    for round in 0..3 {
+        assert_eq!(moved(&cluster), if round < 2 { [4, 0, 0] } else { [4, 2, 2] });
+        (0..6).for_each(|page| write(&mut cluster, page as Rank / 2, page, round));
+        barrier(&mut cluster);
+    }
+    assert_eq!(read(&mut cluster, 0, 5), Some(2));
+}
