@@ -125,11 +125,8 @@ impl Collectives {
         if !base.clock.moves_homes {
             return;
         }
-        let epoch = base.clock.epoch.saturating_add(1);
         for Move { array, pages, home } in moves.iter() {
-            base.arrays.change(*array, |known| {
-                known.moving.note_moved(pages.clone(), *home, epoch);
-            });
+            base.arrays.change(*array, |known| known.moving.note_moved(pages.clone(), *home));
         }
     }
 
@@ -148,7 +145,8 @@ impl Collectives {
             }
             w.updates.feeds.subscribe_again(*array, pages, &mut w.base);
         }
-        w.base.arrays.iter_mut().for_each(|(_, array)| array.moving.end_round());
+        let epoch = w.base.clock.epoch;
+        w.base.arrays.iter_mut().for_each(|(_, array)| array.moving.end_round(epoch));
     }
 
     /// Returns `true` if the second round waits for operations on elements of arrays whose homes

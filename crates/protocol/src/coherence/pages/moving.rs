@@ -8,18 +8,18 @@ use crate::planted::{Bug, planted};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Number of collectives for which a page stays that has moved for the first time (COH-11.8). The
-/// number doubles with each move, because a page whose writers take turns gains nothing by moving.
-const STAY: u64 = 64;
+/// Number of collectives for which no node asks for a page that was proposed once (COH-11.8). The
+/// number doubles with each proposal, because a page whose writers take turns gains nothing by
+/// moving, nor does one that is written in each second round.
+const PAUSE: u64 = 64;
 
-/// Home of a page that has moved.
+/// MovePause of a page that was proposed.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(test, derive(Hash))]
-struct MovedHome {
-    home: Rank,
-    /// Number of collectives before which the page does not move again.
+struct MovePause {
+    /// Number of collectives before which no node asks for the page again.
     until: u64,
-    /// Number of times that the page has moved.
+    /// Number of times that the page was proposed.
     times: u32,
 }
 
@@ -32,7 +32,9 @@ pub(crate) struct MovingHomes {
     /// `true` once a barrier has ended since all nodes have declared the array, with its second
     /// round.
     pub was_touched: bool,
-    moved: RunMap<MovedHome>,
+    /// Present homes of pages that have moved.
+    moved: RunMap<Rank>,
+    pauses: RunMap<MovePause>,
     /// Pages homed elsewhere of which this node has written the last change that it knows of.
     written: NumberSet,
     /// Those of them of which it has written the last two changes.
@@ -50,7 +52,7 @@ impl MovingHomes {
         if self.moved.is_empty() {
             return None;
         }
-        self.moved.get(page).map(|moved| moved.home)
+        self.moved.get(page).copied()
     }
 
     /// Records that this node has written pages homed elsewhere in an interval that ends.
@@ -74,7 +76,7 @@ impl MovingHomes {
     pub fn wanted(&self, epoch: u64) -> impl Iterator<Item = u64> + '_ {
         let pages = if self.was_touched { &self.written_twice } else { &self.written };
         let may_move =
-            move |page: &u64| self.moved.get(*page).is_none_or(|moved| moved.until <= epoch);
+            move |page: &u64| self.pauses.get(*page).is_none_or(|pause| pause.until <= epoch);
         pages.iter().flatten().filter(may_move)
     }
 
@@ -96,23 +98,23 @@ impl MovingHomes {
         !self.proposed.is_empty() && self.proposed.contains(page)
     }
 
-    /// Records the new home of pages, at the end of `epoch` collectives.
-    pub fn note_moved(&mut self, pages: Range<u64>, home: Rank, epoch: u64) {
+    /// Records the new home of pages.
+    pub fn note_moved(&mut self, pages: Range<u64>, home: Rank) {
         self.note_other_writer(&pages);
-        if !self.was_touched {
-            // The node that fills an array is often not the one that works on it.
-            return self.moved.change(pages, |_| MovedHome { home, until: epoch, times: 0 });
-        }
-        self.moved.change(pages, |before| {
-            let times = before.map_or(0, |moved| moved.times);
-            let until = epoch.saturating_add(STAY.saturating_mul(1 << times.min(32)));
-            MovedHome { home, until, times: times.saturating_add(1) }
-        });
+        self.moved.change(pages, |_| home);
     }
 
-    /// Ends the second round.
-    pub fn end_round(&mut self) {
-        self.proposed = NumberSet::default();
+    /// Ends the second round, after `epoch` collectives. The pages of the first barrier do not
+    /// pause, because the node that fills an array is often not the one that works on it.
+    pub fn end_round(&mut self, epoch: u64) {
+        let proposed = core::mem::take(&mut self.proposed);
         self.offered = NumberSet::default();
+        for pages in proposed.iter().filter(|_| self.was_touched) {
+            self.pauses.change(pages, |before| {
+                let times = before.map_or(0, |pause| pause.times);
+                let until = epoch.saturating_add(PAUSE.saturating_mul(1 << times.min(32)));
+                MovePause { until, times: times.saturating_add(1) }
+            });
+        }
     }
 }

@@ -50,6 +50,8 @@ impl Node {
 
 /// Code of a notification.
 pub const NOTIFY: u8 = 18;
+/// Code of an arrival.
+const ARRIVE: u8 = 4;
 /// Code of the message that a lock was passed on.
 const PASSED: u8 = 20;
 
@@ -68,6 +70,8 @@ pub struct Cluster {
     pub passed: u64,
     /// Sum of the lengths of the bodies that each node has posted, by the code of the message.
     pub posted: BTreeMap<(u8, Rank), u64>,
+    /// Number of arrivals that nodes have posted.
+    pub arrivals: u64,
     /// Is `true` if stores to plain arrays sometimes take a guard.
     pub takes_guards: bool,
     /// Is `true` if nodes ask to be the homes of pages that they write.
@@ -98,6 +102,7 @@ impl Cluster {
             notified: Vec::new(),
             passed: 0,
             posted: BTreeMap::new(),
+            arrivals: 0,
             takes_guards: false,
             homes_move: false,
         }
@@ -151,6 +156,7 @@ impl Cluster {
                 self.notified.push(message.body.len());
             }
             self.passed += u64::from(message.head.get(1) == Some(&PASSED));
+            self.arrivals += u64::from(message.head.get(1) == Some(&ARRIVE));
             if self.forged == message.head.get(1).copied() {
                 self.forged = None;
                 let node = &mut self.nodes[rank as usize];

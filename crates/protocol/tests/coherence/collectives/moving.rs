@@ -30,6 +30,14 @@ fn write(cluster: &mut Cluster, rank: Rank, page: u64, value: u64) {
     assert!(stored, "seed {}", cluster.seed);
 }
 
+/// As [`write`], of a page that is valid here. The network stands still meanwhile.
+fn write_here(cluster: &mut Cluster, rank: Rank, page: u64, value: u64) {
+    let token =
+        cluster.call(rank, |c, token, m| c.touch(0, page..page + 1, Access::Write, token, m));
+    cluster.all_succeeded([(rank, token)]);
+    assert!(cluster.nodes[rank as usize].machine.store(0, page as usize * PAGE, 8, value));
+}
+
 fn read(cluster: &mut Cluster, rank: Rank, page: u64) -> Option<u64> {
     cluster.succeeds(rank, |c, token, m| c.touch(0, page..page + 1, Access::Read, token, m));
     cluster.nodes[rank as usize].machine.load(0, page as usize * PAGE, 8)
@@ -285,4 +293,27 @@ fn array_that_one_node_fills_moves_on_to_the_nodes_that_work_on_it() {
         barrier(&mut cluster);
     }
     assert_eq!(read(&mut cluster, 0, 5), Some(2));
+}
+
+/// COH-11.8: a page that its writer stores to all the time cannot move. So few barriers have a
+/// second round for it.
+#[test]
+fn moves_that_stores_cancel_are_rarely_asked_for() {
+    let mut cluster = cluster(2, 7, 1);
+    let before = cluster.arrivals;
+    for round in 0..40 {
+        write(&mut cluster, 1, 0, 1000 * round);
+        let calls = begin_barrier(&mut cluster, 0);
+        for step in 1.. {
+            write_here(&mut cluster, 1, 0, 1000 * round + step);
+            if !cluster.step() {
+                break;
+            }
+        }
+        cluster.all_succeeded(calls);
+    }
+    assert_eq!(statistics(&cluster, 1).homes_moved, 0);
+    // At the first barrier, and at one after two changes.
+    let rounds = (cluster.arrivals - before) / 2;
+    assert!((41..=42).contains(&rounds), "{rounds}");
 }
