@@ -9,6 +9,7 @@ use crate::coherence::locking::state::Locking;
 use crate::coherence::mailbox::{CONTROL_MAX, Mailbox, Posted, Purpose};
 use crate::coherence::order::Coherence;
 use crate::coherence::pages::machine::Pages;
+use crate::coherence::pages::number_set::common;
 use crate::coherence::pages::page::pages_of;
 use crate::coherence::types::CoherenceEvent;
 use crate::coherence::updating::subscribers::{take_subscribers, take_subscription};
@@ -98,7 +99,11 @@ impl Coherence {
     ) -> Option<Segment> {
         let (array, bytes) = self.fetches.place_of(from, number, offset, len)?;
         let region = self.arrays.region(array)?;
-        let is_free = pages.may_receive(array, pages_of(&bytes));
+        // This node may still send the page, as its home before or as an update. Bytes that are not
+        // checked must not be in such a message (COH-3.7).
+        let mut read = self.mail.reads().filter(|(other, _)| *other == array);
+        let is_read = read.any(|(_, read)| !common(&read, &pages_of(&bytes)).is_empty());
+        let is_free = !is_read && pages.may_receive(array, pages_of(&bytes));
         is_free.then_some(Segment { region, offset: bytes.start, len })
     }
 

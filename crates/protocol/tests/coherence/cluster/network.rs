@@ -9,7 +9,7 @@ use super::{Cluster, FETCH, NOTIFY, Node};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
-use oikaze_protocol::wind::{Admission, Body, Class, Message, Refusal, Token};
+use oikaze_protocol::wind::{Admission, Body, Class, Message, Refusal, Segment, Token};
 use std::collections::BTreeMap;
 
 /// Fragment of a body: offset, length, and its bytes if they were read early.
@@ -35,6 +35,10 @@ pub struct Network {
     next: u64,
     /// Code of a message that is refused, with the reason: the next such message.
     pub refuse_next: Option<(u8, Refusal)>,
+    /// Messages that are held back: their sender, receiver and code.
+    pub held: Option<(Rank, Rank, u8)>,
+    /// Number of fragments that may be received directly into their places.
+    pub placed: u64,
     /// Number of messages delivered, for tests that count the traffic.
     pub delivered: u64,
 }
@@ -84,6 +88,18 @@ impl Network {
         let patience = if random.chance(0.15) { random.below(80) } else { 0 };
         let flying = Flying { number: self.next, message, fragments, admitted: None, patience };
         self.pairs.entry((from, to)).or_default().push(flying);
+    }
+
+    /// Returns `true` if a message on its way from a node may be read again from these bytes.
+    pub fn reads_memory(&self, rank: Rank, place: &Segment) -> bool {
+        let overlaps = |one: &Flying| match &one.message.body {
+            Body::Segment(read) => {
+                let (end, read_end) = (place.offset + place.len, read.offset + read.len);
+                read.region == place.region && read.offset < end && place.offset < read_end
+            }
+            _ => false,
+        };
+        self.pairs.iter().any(|((from, _), flying)| *from == rank && flying.iter().any(overlaps))
     }
 
     pub fn kill(&mut self, rank: Rank, others: &[Rank], random: &mut Random) {
@@ -154,6 +170,12 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
     let choices: Vec<usize> = (0..flying.len()).filter(may_arrive).collect();
     let index = if random.chance(0.5) { 0 } else { choices[random.below(choices.len())] };
     let one = &mut flying[index];
+    let is_held = |(sender, receiver, code)| {
+        (sender, receiver) == (from, to) && one.message.head.get(1) == Some(&code)
+    };
+    if network.held.is_some_and(is_held) {
+        return;
+    }
     if one.patience > 0 {
         one.patience -= 1;
         return;
@@ -163,13 +185,19 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
         let admitted = *one.admitted.get_or_insert_with(|| {
             nodes[to as usize].coherence.admit(from, one.number, &one.message.head, len)
         });
+        let number = one.number;
         if admitted == Admission::Place && !one.fragments.is_empty() {
             let (at, len, early) = one.fragments.swap_remove(random.below(one.fragments.len()));
             let bytes = early.unwrap_or_else(|| {
                 bytes_of(&one.message, &nodes[from as usize].machine)[at..at + len].to_vec()
             });
             let Node { coherence, machine, .. } = &mut nodes[to as usize];
-            coherence.place(from, one.number, at as u64, &bytes, machine);
+            if let Some(place) = coherence.place_of(from, number, at as u64, len as u64, machine) {
+                let is_read = network.reads_memory(to, &place);
+                assert!(!is_read, "seed {seed}: node {to} sends what it receives");
+                network.placed += 1;
+            }
+            coherence.place(from, number, at as u64, &bytes, machine);
             return cluster.collect(to);
         }
     }

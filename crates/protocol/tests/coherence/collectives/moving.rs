@@ -11,6 +11,9 @@ use oikaze_protocol::coherence::{
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::Token;
 
+/// Code of an answer with pages.
+const PAGES: u8 = 2;
+
 /// Creates a cluster with an array whose homes move from node 0 on.
 fn cluster(nodes: u32, seed: u64, pages: u64) -> Cluster {
     let mut cluster = Cluster::new(nodes, seed);
@@ -316,4 +319,34 @@ fn moves_that_stores_cancel_are_rarely_asked_for() {
     // At the first barrier, and at one after two changes.
     let rounds = (cluster.arrivals - before) / 2;
     assert!((41..=42).contains(&rounds), "{rounds}");
+}
+
+/// COH-3.7: an answer of an old home may be read again from memory when its page has moved. So the
+/// page is not received directly there when the old home fetches it.
+#[test]
+fn page_that_an_answer_reads_is_not_received_directly() {
+    let (mut fetched, mut placed) = (0, 0);
+    for seed in seeds(0, 60) {
+        let mut cluster = cluster(3, seed, 1);
+        write(&mut cluster, 1, 0, 7);
+        cluster.network.held = Some((0, 2, PAGES));
+        let held = cluster.call(2, |c, token, m| c.touch(0, 0..1, Access::Read, token, m));
+        cluster.steps(60);
+        let calls = begin_barrier(&mut cluster, 2000);
+        cluster.all_succeeded(calls);
+        write_here(&mut cluster, 1, 0, 8);
+        let calls = begin_barrier(&mut cluster, 2000);
+        cluster.all_succeeded(calls);
+        fetched += statistics(&cluster, 1).homes_moved;
+        let token = cluster.call(0, |c, token, m| c.touch(0, 0..1, Access::Read, token, m));
+        cluster.steps(2000);
+        cluster.all_succeeded([(0, token)]);
+        assert_eq!(cluster.nodes[0].machine.load(0, 0, 8), Some(8), "seed {seed}");
+        cluster.network.held = None;
+        cluster.run_until_quiet();
+        cluster.all_succeeded([(2, held)]);
+        placed += cluster.network.placed;
+        assert_eq!(read(&mut cluster, 2, 0), Some(8), "seed {seed}");
+    }
+    assert!(fetched == 60 && placed > 20, "{fetched} fetched, {placed} placed");
 }
