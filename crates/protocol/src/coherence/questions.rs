@@ -121,7 +121,10 @@ impl Waits<'_> {
         let collective = self.for_collective();
         let locks = self.locking.locks.waiting();
         let locks = locks.map(|(lock, request)| (mail.manager(lock), Wait::Lock { lock, request }));
-        let pages = self.fetches.runs.iter().map(|(id, run)| (run.home, Wait::Pages { id: *id }));
+        // A run that its home has refused as moved is nobody's to bring (COH-11.5).
+        let is_left = |id: &u64| self.fetches.moved.iter().any(|runs| runs.contains(id));
+        let pages = self.fetches.runs.iter().filter(|(id, _)| !is_left(id));
+        let pages = pages.map(|(id, run)| (run.home, Wait::Pages { id: *id }));
         let holders = self.locking.managed.holders_waited_for();
         let holders =
             holders.map(|(lock, of)| (of.rank, Wait::Holder { lock, request: of.request }));

@@ -9,7 +9,7 @@ use crate::coherence::fetching::targets::Targets;
 use crate::coherence::gathering::agreement::Call;
 use crate::coherence::gathering::departure::{Departure, Outcome};
 use crate::coherence::gathering::state::Collectives;
-use crate::coherence::pages::machine::{Access, Pages};
+use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::pages::page::ranges;
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
@@ -39,7 +39,9 @@ impl Collectives {
                 asks.add(*array, valid, *home);
             }
         } else if self.current.as_ref().is_some_and(|current| current.call.may_move_homes()) {
-            for (array, known) in base.arrays.iter() {
+            let dropped = base.arrays.dropped();
+            let is_used = |(array, _): &(ArrayId, _)| !dropped.contains(u64::from(*array));
+            for (array, known) in base.arrays.iter().filter(is_used) {
                 asks.add(array, known.asked(epoch), me);
             }
         }

@@ -8,11 +8,13 @@ use oikaze_protocol::coherence::{
     Access, CoherenceError, CoherenceStatistics, Homes, Ownership, ReduceOp, Reduction, TargetOp,
     Value, Values,
 };
-use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::limits::{FAILURE_TIME, PAGE, VAIN_QUESTIONS_MAX};
+use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Token;
 
-/// Code of an answer with pages.
+/// Codes of an answer with pages, and of a departure.
 const PAGES: u8 = 2;
+const DEPART: u8 = 5;
 
 /// Creates a cluster with an array whose homes move from node 0 on.
 fn cluster(nodes: u32, seed: u64, pages: u64) -> Cluster {
@@ -319,6 +321,53 @@ fn moves_that_stores_cancel_are_rarely_asked_for() {
     // At the first barrier, and at one after two changes.
     let rounds = (cluster.arrivals - before) / 2;
     assert!((41..=42).contains(&rounds), "{rounds}");
+}
+
+/// COH-11.1: a node does not ask for pages of an array that it has dropped.
+#[test]
+fn pages_of_a_dropped_array_stay() {
+    let mut cluster = cluster(2, 1, 1);
+    write(&mut cluster, 1, 0, 7);
+    cluster.nodes[1].coherence.drop_array(0);
+    barrier(&mut cluster);
+    assert_eq!(statistics(&cluster, 1).homes_moved, 0);
+    assert_eq!(read(&mut cluster, 0, 0), Some(7));
+}
+
+/// COH-11.5, COH-13.1: a fetch that the old home has refused waits for the end of the round. Nobody
+/// owes its pages meanwhile, so the node does not ask the old home about them.
+#[test]
+fn nobody_is_asked_about_pages_refused_as_moved() {
+    let mut refused = 0;
+    for seed in seeds(0, 60) {
+        let mut cluster = cluster(3, seed, 1);
+        write(&mut cluster, 1, 0, 7);
+        let calls = begin_barrier(&mut cluster, 0);
+        let has_ended = |cluster: &Cluster, rank| statistics(cluster, rank).barriers > 0;
+        while !has_ended(&cluster, 0) || !has_ended(&cluster, 1) {
+            assert!(cluster.step(), "seed {seed}");
+        }
+        if has_ended(&cluster, 2) {
+            continue;
+        }
+        cluster.network.held = Some((0, 2, DEPART));
+        let token = cluster.call(2, |c, token, m| c.touch(0, 0..1, Access::Read, token, m));
+        let mut clock = Time::default();
+        for _ in 0..VAIN_QUESTIONS_MAX + 3 {
+            cluster.steps(600);
+            clock += FAILURE_TIME;
+            cluster.nodes[2].coherence.ask(clock, FAILURE_TIME);
+            cluster.collect(2);
+        }
+        assert!(!has_ended(&cluster, 2), "seed {seed}");
+        cluster.network.held = None;
+        cluster.run_until_quiet();
+        cluster.all_succeeded(calls);
+        cluster.all_succeeded([(2, token)]);
+        assert_eq!(cluster.nodes[2].contradictions, [], "seed {seed}");
+        refused += 1;
+    }
+    assert!(refused > 10, "{refused}");
 }
 
 /// COH-3.7: an answer of an old home may be read again from memory when its page has moved. So the
