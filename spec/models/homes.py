@@ -1,4 +1,4 @@
-"""Model of homes that move at a barrier (COH-11 of the plan).
+"""Model of homes that move at a barrier (COH-11).
 
 Usage: homes.py FIRST_SEED LAST_SEED [WALKS [RULES, ...]]
        homes.py 0 60 20
@@ -8,25 +8,27 @@ Each seed is one random program without data races, for 3 nodes of 2 threads, 2 
 1 lock (programs.py). The second threads of the nodes lock, read and write while the first ones wait
 in barriers, so intervals are late and fetches and diffs cross the barrier. Each walk takes another
 random order of messages. It is no exhaustive search. Answers are read again before they are
-delivered. Updates, operations on elements and deaths are not in this model.
+delivered. Updates, operations on elements, deaths and pauses (COH-11.8) are not in this model.
 
 A barrier at which homes move has two rounds. In the first, nodes ask. The departure *proposes* moves.
 All nodes arrive again at once, without their programs. The second departure *confirms* the moves that
 nothing has contradicted. Each rule can be dropped, and is then to make programs wrong:
 
-  valid      A node asks only for pages that it holds valid (M1).
+  valid      A node asks only for pages that it holds valid (COH-11.1).
   others     A move is proposed only if no interval told in the first round, of a node other than the
-             new home, names the page (M2).
-  round      Homes change when the second round is over, not when the first one is (M3).
-  cancel     A move is confirmed only if no interval told in the second round names the page (M4).
+             new home, names the page (COH-11.2).
+  round      Homes change when the second round is over, not when the first one is (COH-11.4).
+  cancel     A move is confirmed only if no interval told in the second round names the page
+             (COH-11.4).
   deferral   A node begins no release between the close of its interval for the second round and its
-             departure (M5).
-  from close This begins at the close, and not only when the node arrives (M5).
-  early      The new home serves as the home once it has arrived at the second round (M6).
+             departure (COH-11.3).
+  from close This begins at the close, and not only when the node arrives (COH-11.3).
+  early      The new home serves as the home once it has arrived at the second round (COH-11.4).
   moved      The old home refuses fetches when it has left the second round. The requester goes to
              the home that it knows by then, or else to the proposed one. (Without the refusal the
-             fetch waits for ever.) (M7)
-  kept       What the old home has stored since its arrival is a change of a copy from then on (M8).
+             fetch waits for ever.) (COH-11.5)
+  kept       What the old home has stored since its arrival is a change of a copy from then on
+             (COH-11.6).
 """
 
 import random

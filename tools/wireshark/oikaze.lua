@@ -19,7 +19,7 @@ local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE
 local CLASSES = { [0] = "ordered", [1] = "unordered", [2] = "synchronous" }
 local REFUSALS = {
   "unknown key", "out of bounds", "not permitted", "misaligned", "malformed", "unknown name", "no room", "unknown object", "not asked",
-  "full", "no FIFO", "too long", "not present", "lost", "no memory", "withdrawn",
+  "full", "no FIFO", "too long", "not present", "lost", "no memory", "withdrawn", "barred", "moved",
 }
 local MISFITS = { "version", "nodes", "page size", "byte order", "architecture", "rank", "seal" }
 local ARCHITECTURES = { [0] = "other", "x86-64", "AArch64", "RISC-V 64" }

@@ -2435,14 +2435,14 @@ oik_status oik_array_home_blocks(oik_array *array,
                                  size_t *count);
 
 /**
- * Writes the elements, in row-major order, from the first to the last one whose home is the node
- * `rank`. Thread-safe.
+ * Writes the elements, in row-major order, from the first to the last one whose declared home is
+ * the node `rank`. It never changes. Thread-safe.
  */
 oik_status oik_array_home_range(oik_array *array, uint32_t rank, oik_range *range);
 
 /**
- * Writes the rank of the node that is home to the element of this index, which has one number for
- * each axis. Thread-safe.
+ * Writes the rank of the node that was declared as the home of the element of this index, which
+ * has one number for each axis. It never changes, also if homes move. Thread-safe.
  */
 oik_status oik_array_home_of(oik_array *array, const size_t *index, size_t axes, uint32_t *rank);
 

@@ -272,7 +272,8 @@ impl Array {
         self.look(py, |array| array.home_blocks(rank).into_iter().map(part).collect())
     }
 
-    /// Rank of the home of an element, or `None` if there is no such element.
+    /// Rank of the declared home of an element, which never changes, or `None` if there is no such
+    /// element.
     fn home_of(&self, py: Python<'_>, index: Object) -> PyResult<Option<u32>> {
         let index: Vec<usize> = numbers(index, "home_of", "index")?;
         self.look(py, |array| array.home_of(&index))

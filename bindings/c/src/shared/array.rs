@@ -298,12 +298,12 @@ functions! {
         count.write(blocks.len());
         fill_ranges(parts, &blocks.concat())?
     };
-    /// Writes the elements, in row-major order, from the first to the last one whose home is the
-    /// node `rank`. Thread-safe.
+    /// Writes the elements, in row-major order, from the first to the last one whose declared home
+    /// is the node `rank`. It never changes. Thread-safe.
     oik_array_home_range(array: *mut oik_array, rank: u32) -> range: Room<oik_range> =
         array.get().home_range(rank).into();
-    /// Writes the rank of the node that is home to the element of this index, which has one number
-    /// for each axis. Thread-safe.
+    /// Writes the rank of the node that was declared as the home of the element of this index,
+    /// which has one number for each axis. It never changes, also if homes move. Thread-safe.
     oik_array_home_of(array: *mut oik_array, index[axes]: Input<usize>) -> rank: Room<u32> = {
         let home = array.get().home_of(index);
         let outside = || CallError::invalid(format!("no element has the index {index:?}"));

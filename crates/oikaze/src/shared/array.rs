@@ -140,16 +140,18 @@ impl<T: Element> SharedArray<T> {
         self.core.home_blocks(rank)
     }
 
-    /// Returns the node whose memory is the reference for this element's page. Writing at home
+    /// Returns the node that was declared as the home of this element's page. Writing at home
     /// costs no fault and no transfer. Of a page with elements of several blocks
-    /// ([`home_blocks`](Self::home_blocks)), one node is the home.
+    /// ([`home_blocks`](Self::home_blocks)), one node is the home. The answer never changes, also
+    /// if the page [moves](crate::shared::builder::ArrayBuilder::moving_homes).
     #[must_use]
     pub fn home_of(&self, element: impl ElementIndex) -> Option<Rank> {
         Some(self.core.home_of(element.position(&self.shape())?))
     }
 
-    /// Returns the elements, in row-major order, in the pages whose home is `rank`, if they are one
-    /// run (as with `Homes::Block`). Otherwise the first run is returned.
+    /// Returns the elements, in row-major order, in the pages whose declared home is `rank`, if
+    /// they are one run (as with `Homes::Block`). Otherwise the first run is returned. As
+    /// [`home_of`](Self::home_of), it never changes.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
         self.core.home_range(rank)

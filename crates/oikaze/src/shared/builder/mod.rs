@@ -126,9 +126,9 @@ impl<'a, T> ArrayBuilder<'a, T> {
 
     /// Sets whether this node becomes the home of pages that it alone writes, from a barrier of the
     /// job on. It does by default, unless [`distribution`](Self::distribution) or
-    /// [`homes`](Self::homes) is called, and asks at the first barrier, or when it has written a
-    /// page twice in a row. [`SharedArray::home_range`] and the like tell the homes that were set,
-    /// which never change. Every node may choose for itself.
+    /// [`homes`](Self::homes) is called, and asks at the first barrier after the declaration, or
+    /// when it has written a page twice in a row. [`SharedArray::home_range`] and the like tell the
+    /// homes that were set, which never change. Every node may choose for itself.
     pub fn moving_homes(mut self, moving_homes: bool) -> Self {
         self.moving_homes = moving_homes;
         self
