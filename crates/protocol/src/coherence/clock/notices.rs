@@ -129,14 +129,36 @@ impl Runs {
             false => interval.runs.without(&interval.shared.with(me)),
         };
         let mut named: Vec<Runs> = news.clone().map(lacking).collect();
-        // Updates of several writers to one page may arrive in another order than that of a lock.
-        let unlocked = news.clone().filter(|interval| interval.unlocked);
-        for interval in unlocked {
-            let others = news.clone().filter(|other| other.writer != interval.writer);
-            let others = Runs::union(others.map(|other| &other.runs));
-            named.push(interval.runs.common(&others));
-        }
+        named.push(Runs::crossed(news));
         Runs::union(&named)
+    }
+
+    /// Returns the pages that intervals of two writers name, if an unlock closed one of these
+    /// intervals. Updates of several writers to one page may arrive in another order than that of a
+    /// lock (COH-10.9). There may be many thousands of intervals, so no two are compared.
+    pub fn crossed<'a>(news: impl Iterator<Item = &'a Interval> + Clone) -> Runs {
+        let unlocked = news.clone().filter(|interval| interval.unlocked);
+        let unlocked = Runs::union(unlocked.map(|interval| &interval.runs));
+        if unlocked.is_empty() {
+            return unlocked;
+        }
+        let mut of_writer: BTreeMap<Rank, Vec<&Runs>> = BTreeMap::new();
+        news.for_each(|one| of_writer.entry(one.writer).or_default().push(&one.runs));
+        let unions = of_writer.into_values().map(Runs::union);
+        let mut all: Vec<(ArrayId, Range<u64>)> = unions.flat_map(|union| union.0).collect();
+        all.sort_unstable_by_key(|(array, range)| (*array, range.start));
+        let mut several = BTreeMap::<ArrayId, NumberSet>::new();
+        // The runs of one writer are apart, so a run overlaps earlier ones of other writers alone.
+        let mut reached = (0, 0);
+        for (array, range) in all {
+            if reached.0 != array {
+                reached = (array, 0);
+            }
+            let part = range.start..range.end.min(reached.1);
+            several.entry(array).or_default().insert(part);
+            reached.1 = reached.1.max(range.end);
+        }
+        unlocked.common(&Runs::of_sets(&several))
     }
 
     /// Returns the pages of the intervals `news` that updates of the notifier have not brought
@@ -224,13 +246,14 @@ impl Shared {
         &self.0
     }
 
-    /// Returns what these nodes got of these pages.
-    pub fn cut(&self, nodes: &Range<Rank>, pages: &Runs) -> Shared {
-        let groups = self.0.iter().map(|(ranks, runs)| {
+    /// Returns what these nodes got, as far as it is `among` the pages that count.
+    pub fn cut(&self, nodes: &Range<Rank>, among: impl Fn(&Runs) -> Runs) -> Shared {
+        let groups = self.0.iter().filter_map(|(ranks, runs)| {
             let ranks = ranks.iter().copied().filter(|rank| nodes.contains(rank));
-            (ranks.collect::<Vec<Rank>>(), runs.common(pages))
+            let ranks = Some(ranks.collect::<Vec<Rank>>()).filter(|ranks| !ranks.is_empty())?;
+            Some((ranks, among(runs))).filter(|(_, runs)| !runs.is_empty())
         });
-        Shared(groups.filter(|(ranks, runs)| !ranks.is_empty() && !runs.is_empty()).collect())
+        Shared(groups.collect())
     }
 
     /// Returns `true` if the node got everything that was written to the page.
@@ -510,11 +533,55 @@ mod tests {
     use crate::coherence::pages::array::Array;
     use crate::coherence::{CONTROL_MAX, Declaration, Element, Homes};
     use alloc::string::String;
+    use proptest::prelude::*;
 
     const PAGES: u64 = 1 << 20;
 
+    fn interval(writer: Rank, number: u64, unlocked: bool, pages: &[PageId]) -> Interval {
+        let runs = Runs::from_pages(pages.iter().copied());
+        Interval { unlocked, late: false, ..of_runs(writer, number, runs) }
+    }
+
+    proptest! {
+        /// COH-10.9: a crossed page is one that an interval which an unlock closed and an interval
+        /// of another writer name.
+        #[test]
+        fn crossed_pages_are_those_of_two_writers(
+            drawn in prop::collection::vec(
+                (0..4u32, any::<bool>(), prop::collection::btree_set((0..2u32, 0..12u64), 0..8)),
+                0..10,
+            ),
+        ) {
+            let intervals: Vec<Interval> = drawn
+                .iter()
+                .map(|(writer, unlocked, pages)| {
+                    let pages: Vec<PageId> = pages.iter().copied().collect();
+                    interval(*writer, 1, *unlocked, &pages)
+                })
+                .collect();
+            let mut crossed: Vec<Runs> = Vec::new();
+            for one in intervals.iter().filter(|one| one.unlocked) {
+                let others = intervals.iter().filter(|other| other.writer != one.writer);
+                crossed.extend(others.map(|other| one.runs.common(&other.runs)));
+            }
+            prop_assert_eq!(Runs::crossed(intervals.iter()), Runs::union(&crossed));
+        }
+    }
+
+    /// Comparing each two of these intervals takes minutes.
+    #[test]
+    fn many_unlocks_of_one_page_are_not_compared_with_each_other() {
+        let unlocks = (0..40_000).map(|at| interval(at as Rank % 8, at / 8 + 1, true, &[(0, 3)]));
+        let unlocks: Vec<Interval> = unlocks.collect();
+        assert_eq!(Runs::named(unlocks.iter(), 9), Runs::from_pages([(0, 3)]));
+    }
+
     fn sparse(writer: Rank, number: u64) -> Interval {
         let runs = Runs::from_pages((0..PAGES / 2).map(|page| (0, page * 2)));
+        of_runs(writer, number, runs)
+    }
+
+    fn of_runs(writer: Rank, number: u64, runs: Runs) -> Interval {
         Interval {
             writer,
             first: number,
