@@ -256,6 +256,10 @@ impl Shared {
         Shared(groups.collect())
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns `true` if the node got everything that was written to the page.
     pub fn lists(&self, (array, page): PageId, rank: Rank) -> bool {
         let has = |runs: &Runs| {

@@ -106,7 +106,8 @@ impl HeldCopies {
 }
 
 /// Returns the pages of these intervals that a node of `subtree` must be told of: it may hold a
-/// copy that is named for it (COH-10.9), or got all of a page that it does not hold (COH-6.21).
+/// copy that is named for it (COH-10.9), or perhaps got all of a page that it does not hold
+/// (COH-6.21).
 fn needed_pages(intervals: &[Interval], subtree: &Range<Rank>, held: &PageSets) -> PageSets {
     let mut needed = PageSets::default();
     let news = intervals.iter().filter(|one| *subtree != (one.writer..one.writer + 1));
@@ -125,6 +126,10 @@ fn needed_pages(intervals: &[Interval], subtree: &Range<Rank>, held: &PageSets) 
             needed.insert_all(&runs.without(&held.common(runs)));
         }
         needed.insert_all(&lacking.runs());
+        if interval.shared.is_empty() && subtree.contains(&interval.writer) {
+            // It may be joined here (COH-4.5), and list nodes where the subtree adds it.
+            needed.insert_all(&interval.runs.without(&held.common(&interval.runs)));
+        }
     }
     if !planted(Bug::IgnoreCrossedWriters) {
         needed.insert_all(&held.common(&Runs::crossed(news)));
@@ -212,6 +217,18 @@ mod tests {
         assert_eq!(told(2, 3), runs([3, 5]));
         assert_eq!(told(2, 5), runs([]), "it has the page already");
         assert_eq!(told(3, 3), runs([]), "the writer");
+    }
+
+    /// COH-6.19: node 1 has brought page 5 to node 2, below it, and node 3 has written a part of
+    /// the page. Node 1 has told too many runs, so its parent does not know of node 2. Node 1 does,
+    /// and tells it.
+    #[test]
+    fn a_page_that_a_joined_interval_may_list_is_told() {
+        let lists = interval(1, 0..8, &[(5, 2)]);
+        let joined = Interval::join(1, core::iter::once(&lists));
+        let part = interval(3, 4..7, &[]);
+        assert_eq!(told(&[lists, part.clone()], 1..3, 9), runs([5]));
+        assert_eq!(told(&[joined, part], 1..3, 9), runs(4..7));
     }
 
     /// Comparing each two of these intervals takes minutes.
