@@ -17,6 +17,7 @@ use crate::coherence::updating::receive::UpdateReceiver;
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
+use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -161,7 +162,10 @@ impl Collectives {
             false => Runs::named(news.iter().copied(), me).at_most(NOTICES_MAX),
         };
         // The parent did not know of these copies (COH-6.20).
-        let late = w.base.arrays.untold_copies();
+        let late = match departure.rise.iter().all(|(rank, _)| rank == me) {
+            true => BTreeMap::new(),
+            false => w.base.arrays.untold_copies(),
+        };
         if !late.is_empty() && !planted(Bug::KeepLateCopies) {
             named = Runs::union([&named, &Runs::of_sets(&late)]);
         }

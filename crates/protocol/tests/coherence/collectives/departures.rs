@@ -55,6 +55,25 @@ fn a_page_that_was_fetched_while_its_node_waited_is_fetched_again() {
     seeds(9_000_000, 50).for_each(programs::fetch_while_waiting);
 }
 
+/// COH-6.20: a collective at which no other node has told an interval makes no page invalid.
+#[test]
+fn a_page_that_was_fetched_while_its_node_waited_stays_if_nothing_was_written() {
+    for writes in [false, true] {
+        let mut cluster = guarded(4, 3, Homes::Explicit(vec![0, 1, 2]), 5);
+        if writes {
+            fill(&mut cluster, 1, pages(2..3), 7, Ownership::Owned, &[]);
+        }
+        cluster.call(1, |c, token, m| c.barrier(token, m));
+        cluster.run_until_quiet();
+        assert_eq!(read(&mut cluster, 1, 0), 0);
+        for rank in [0, 2, 3] {
+            cluster.call(rank, |c, token, m| c.barrier(token, m));
+        }
+        cluster.run_until_quiet();
+        assert!(holds(&cluster, 1, 0..1), "node 1 writes: {writes}");
+    }
+}
+
 /// COH-6.19, COH-10.9: a page that two nodes have brought whole, ordered by a lock, is told.
 #[test]
 fn a_page_of_two_writers_under_a_lock_is_right_at_its_reader() {
