@@ -46,6 +46,9 @@ struct Offer {
     push: Vec<Rank>,
 }
 
+/// Array and receivers of changes, and whether the receivers were named.
+type PackedFor = (ArrayId, Vec<Rank>, bool);
+
 /// Changes that are packed for the same receivers.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(test, derive(Hash))]
@@ -137,8 +140,7 @@ pub(crate) struct UpdateSender {
     sent: BTreeMap<(Rank, ArrayId), SentBytes>,
     /// Number of messages sent to each node in the open epoch (COH-10.7).
     counts: BTreeMap<Rank, SentCount>,
-    /// Changes by array, receivers, and whether the receivers were named.
-    packed: BTreeMap<(ArrayId, Vec<Rank>, bool), Packed>,
+    packed: BTreeMap<PackedFor, Packed>,
 }
 
 impl UpdateSender {
@@ -445,19 +447,15 @@ impl UpdateSender {
         base: &mut Base<'_>,
     ) {
         let start = bytes_of(id.1).start;
-        let mut entry = match self.packed.entry((id.0, to, pushed)) {
-            Entry::Occupied(entry) => entry,
-            Entry::Vacant(entry) => entry.insert_entry(Packed::default()),
+        let add = |packed: &mut Packed| {
+            diff::encode_runs(id.1, runs, now, &mut packed.body);
+            // One range for a page with hundreds of runs. The ranges only say what comes in order.
+            if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
+                packed.bytes.push(start + first.start as u64..start + last.end as u64);
+            }
         };
-        let packed = entry.get_mut();
-        diff::encode_runs(id.1, runs, now, &mut packed.body);
-        // One range for a page with hundreds of runs. The ranges only say what comes in order.
-        if let (Some(first), Some(last)) = (runs.first(), runs.last()) {
-            packed.bytes.push(start + first.start as u64..start + last.end as u64);
-        }
-        if packed.body.len() >= PACKED_MAX {
-            let ((_, to, _), Packed { body, bytes }) = entry.remove_entry();
-            self.send_update(&to, id.0, pushed, Body::Inline(body), &bytes, base);
+        if let Some((key, full)) = add_packed(&mut self.packed, (id.0, to, pushed), add) {
+            self.send_changes_to(&key, full, base);
         }
     }
 
@@ -469,14 +467,26 @@ impl UpdateSender {
         let short = packed.extract_if(.., |(_, to, _), packed| is_short(to, packed));
         for ((array, to, pushed), part) in short.collect::<Vec<_>>() {
             for rank in to {
-                let whole = packed.entry((array, vec![rank], pushed)).or_default();
-                whole.body.extend_from_slice(&part.body);
-                whole.bytes.extend_from_slice(&part.bytes);
+                let add = |whole: &mut Packed| {
+                    whole.body.extend_from_slice(&part.body);
+                    whole.bytes.extend_from_slice(&part.bytes);
+                };
+                if let Some((key, full)) = add_packed(&mut packed, (array, vec![rank], pushed), add)
+                {
+                    self.send_changes_to(&key, full, base);
+                }
             }
         }
-        for ((array, to, pushed), Packed { body, bytes }) in packed {
-            self.send_update(&to, array, pushed, Body::Inline(body), &bytes, base);
-        }
+        packed.into_iter().for_each(|(key, changes)| self.send_changes_to(&key, changes, base));
+    }
+
+    fn send_changes_to(
+        &mut self,
+        (array, to, pushed): &PackedFor,
+        Packed { body, bytes }: Packed,
+        base: &mut Base<'_>,
+    ) {
+        self.send_update(to, *array, *pushed, Body::Inline(body), &bytes, base);
     }
 
     /// Sends these bytes of an array: one range from memory, or packed changes. If one receiver
@@ -528,6 +538,21 @@ impl UpdateSender {
         let purpose = Purpose::Update(array);
         base.mail.post_many(to, class, Headline::Update(head), body, purpose);
     }
+}
+
+/// Adds to what is packed for these receivers. Returns all of that once it is long enough to be
+/// sent.
+fn add_packed(
+    packed: &mut BTreeMap<PackedFor, Packed>,
+    key: PackedFor,
+    add: impl FnOnce(&mut Packed),
+) -> Option<(PackedFor, Packed)> {
+    let mut entry = match packed.entry(key) {
+        Entry::Occupied(entry) => entry,
+        Entry::Vacant(entry) => entry.insert_entry(Packed::default()),
+    };
+    add(entry.get_mut());
+    (entry.get().body.len() >= PACKED_MAX).then(|| entry.remove_entry())
 }
 
 /// Parts receivers into those that were not named, and those that were.

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::cluster::{Cluster, Node};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Ownership;
+use oikaze_protocol::coherence::{Access, Ownership};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Body, Message, Token};
 use std::ops::Range;
@@ -70,4 +70,36 @@ fn short_changes_of_many_sets_of_readers_are_one_message_a_reader() {
         }
         barrier(&mut cluster);
     }
+}
+
+/// COH-10.2: each page has other readers, and its changes are short. A reader of many of them gets
+/// several messages of bounded length.
+#[test]
+fn short_changes_for_one_reader_are_messages_of_bounded_length() {
+    const NODES: Rank = 9;
+    const LONGEST: usize = 33 << 10;
+    let count = 1 << (NODES - 2);
+    let mut cluster = Cluster::new(NODES, 1);
+    cluster.declare("p", count, all_at(0, count));
+    subscribe(&mut cluster, 1, pages(0..count));
+    for page in 0..count {
+        // Page `p` also goes to the nodes whose bits its number has.
+        for rank in (2..NODES).filter(|rank| page & (1 << (rank - 2)) != 0) {
+            subscribe(&mut cluster, rank, pages(page..page + 1));
+        }
+    }
+    // A home makes twins of pages that it has mapped for loads.
+    for access in [Access::Read, Access::Write] {
+        cluster.succeeds(0, |c, token, m| c.touch(0, 0..count, access, token, m));
+    }
+    let machine = &mut cluster.nodes[0].machine;
+    for page in 0..count as usize {
+        assert!((0..120).all(|at| machine.store(0, page * PAGE + 8 * at, 8, u64::MAX)));
+    }
+    let Node { coherence, machine, .. } = &mut cluster.nodes[0];
+    coherence.barrier(Token::NONE, machine);
+    let sent = hold_back(&mut cluster, 0, UPDATE);
+    let lengths = sent.iter().filter(|(to, _)| *to == 1).map(|(_, update)| update.body.len());
+    let lengths: Vec<usize> = lengths.map(|len| len as usize).collect();
+    assert!(lengths.len() > 2 && lengths.iter().all(|len| *len <= LONGEST), "{lengths:?}");
 }
