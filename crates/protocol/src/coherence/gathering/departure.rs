@@ -8,11 +8,12 @@ use crate::coherence::clock::notices::{Interval, NOTICES_MAX};
 use crate::coherence::clock::rise::Rise;
 use crate::coherence::gathering::agreement;
 use crate::coherence::gathering::agreement::Call;
-use crate::coherence::gathering::holding::needed;
+use crate::coherence::gathering::holding::{CHANGES_MAX, needed};
 use crate::coherence::mailbox::CONTROL_MAX;
 use crate::coherence::pages::number_set::NumberSet;
 use crate::coherence::types::Values;
 use crate::coherence::updating::page_sets::PageSets;
+use crate::limits::NODES_MAX;
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -22,9 +23,14 @@ use core::ops::Range;
 /// Maximum number of pairs of nodes whose updates one message counts.
 const COUNTS_MAX: usize = 1 << 20;
 // The longest departure and the longest arrival fit: intervals, counts of three numbers each,
-// moves, and 8 MiB of calls.
+// moves, gained and lost copies, the rise, and 8 MiB of calls.
 const _: () = assert!(
-    NOTICES_MAX as u64 * 31 + COUNTS_MAX as u64 * 15 + MOVES_MAX as u64 * 20 + (8 << 20)
+    NOTICES_MAX as u64 * 31
+        + COUNTS_MAX as u64 * 15
+        + MOVES_MAX as u64 * 20
+        + CHANGES_MAX as u64 * 2 * 15
+        + NODES_MAX as u64 * 20
+        + (8 << 20)
         < CONTROL_MAX
 );
 

@@ -17,7 +17,7 @@ use core::ops::Range;
 const HELD_MAX: usize = 1 << 12;
 
 /// Maximum number of runs of gained pages, and of lost ones, in one message.
-const CHANGES_MAX: usize = 1 << 16;
+pub(crate) const CHANGES_MAX: usize = 1 << 16;
 
 /// Pages that became copies, and pages that ceased to be, since the last arrival.
 #[derive(Clone, Debug, Default)]
