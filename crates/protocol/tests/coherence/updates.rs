@@ -495,6 +495,28 @@ fn overlapping_guards_are_found_wherever_the_pages_are_homed() {
     }
 }
 
+/// COH-10.14: a page that a guard has written may become invalid before the release. Node 1 gets
+/// the page while it waits in a barrier before which node 2 writes it.
+#[test]
+fn overlapping_guards_are_found_on_a_page_that_became_invalid() {
+    for seed in 0..5 {
+        let mut cluster = guarded(3, 1, all_at(0, 1), seed);
+        let waits = cluster.call(1, |c, token, m| c.barrier(token, m));
+        cluster.run_until_quiet();
+        write(&mut cluster, 1, 64..80, 1);
+        write(&mut cluster, 2, 200..208, 2);
+        let others = [0, 2].map(|rank| (rank, cluster.call(rank, |c, t, m| c.barrier(t, m))));
+        cluster.run_until_quiet();
+        cluster.all_succeeded(others.into_iter().chain([(1, waits)]));
+        assert!(!holds(&cluster, 1, 0..1), "seed {seed}: the page is invalid");
+        write(&mut cluster, 2, 72..88, 3);
+        for outcome in outcomes(&mut cluster) {
+            let text = outcome.expect("the barrier ends").unwrap_err().to_string();
+            assert!(text.starts_with("nodes 1 and 2 both wrote bytes 72..80"), "{text}");
+        }
+    }
+}
+
 /// COH-10.14: no error if a lock orders the writes, if they merge, or if a barrier lies between.
 #[test]
 fn guards_over_the_same_bytes_are_permitted_with_a_lock_or_a_barrier_between() {

@@ -102,6 +102,8 @@ pub(crate) struct Guards {
     /// Bytes written under guards that have ended since the last release, by array, of which no
     /// diff has been made.
     written: BTreeMap<ArrayId, NumberSet>,
+    /// Those of which a diff has gone home before the release. The next barrier compares them, too.
+    sent_early: BTreeMap<ArrayId, NumberSet>,
     /// `true` if a lock was held in the open interval, which orders its writes (COH-10.14).
     pub under_lock: bool,
 }
@@ -134,15 +136,28 @@ impl Guards {
         owned
     }
 
+    /// Keeps what guards that have ended own of a page whose diff goes home before the release.
+    pub fn note_early(&mut self, id: PageId) {
+        if let Some(written) = self.written.get(&id.0) {
+            let early = self.sent_early.entry(id.0).or_default();
+            written.overlaps(bytes_of(id.1)).for_each(|part| early.insert(part));
+        }
+    }
+
     /// Forgets a freed array.
     pub fn forget(&mut self, array: ArrayId) {
         self.live.retain(|_, guard| guard.array != array);
         self.written.remove(&array);
+        self.sent_early.remove(&array);
     }
 
     /// Returns the bytes that guards have owned since the last release, by array.
     pub fn written(&self) -> BTreeMap<ArrayId, NumberSet> {
         let mut written = self.written.clone();
+        for (array, early) in &self.sent_early {
+            let written = written.entry(*array).or_default();
+            early.iter().for_each(|part| written.insert(part));
+        }
         for guard in self.live.values().filter(|guard| guard.is_owner) {
             let written = written.entry(guard.array).or_default();
             guard.bytes.as_slice().iter().for_each(|span| written.insert(span.clone()));
@@ -152,12 +167,13 @@ impl Guards {
 
     /// Returns `true` if no guard is alive, and none has written since the last release.
     pub fn are_idle(&self) -> bool {
-        self.live.is_empty() && self.written.is_empty()
+        self.live.is_empty() && self.written.is_empty() && self.sent_early.is_empty()
     }
 
     /// Forgets the guards that have ended, because a release has closed their interval.
     pub fn end_interval(&mut self) {
         self.written.clear();
+        self.sent_early.clear();
     }
 
     /// Begins a write guard over these bytes, which are in order and disjoint. Returns `None` if a

@@ -499,6 +499,7 @@ impl Releasing {
         let mut parcels = Parcels::new(false, false, base.mail);
         for id in dirty {
             base.arrays.dirty.remove(&id);
+            self.guards.note_early(id);
             if self.parcel(id, false, &mut parcels, updates, base, pages) {
                 self.early.insert(id);
                 updates.sending.share_with_none(id);
