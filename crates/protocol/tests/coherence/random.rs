@@ -103,3 +103,11 @@ fn random_programs_along_a_tree() {
         pass_baton(10 + (seed % 3) as u32, seed);
     }
 }
+
+/// COH-6.19 to 6.21: threads read while another thread of their node waits in a barrier.
+#[test]
+fn random_programs_along_a_tree_read_while_their_nodes_wait() {
+    for seed in seeds(3_500_000, 60) {
+        run(10 + (seed % 3) as u32, 2, seed);
+    }
+}

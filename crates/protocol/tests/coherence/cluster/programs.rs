@@ -63,10 +63,15 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
     let mut ops: Vec<Vec<Op>> = vec![Vec::new(); all];
     let phases = if random.chance(0.3) { 12 } else { 6 };
     let (reads, often) = (0.2 + random.below(7) as f64 / 10.0, random.below(7) as f64 / 10.0);
+    // In larger clusters, only one thread of each node stops at a barrier. The others read cells
+    // that nobody writes before the barrier after it.
+    let go_on = threads_per_node > 1 && nodes >= 10;
+    let mut quiet: Vec<Cell> = Vec::new();
     for phase in 0..2 + random.below(phases) {
         let mut parts: Vec<Vec<Vec<Op>>> = vec![Vec::new(); all];
+        let was_quiet = core::mem::take(&mut quiet);
         for cell in &free {
-            let writer = random.below(all * 2);
+            let writer = if was_quiet.contains(cell) { all } else { random.below(all * 2) };
             let old = memory[cell];
             if writer < all {
                 let value = cut(random.next_u64(), cell.len);
@@ -81,6 +86,7 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
                 for part in parts.iter_mut().filter(|_| random.chance(reads)) {
                     part.push(vec![Op::Expect(*cell, old)]);
                 }
+                quiet.extend((go_on && random.chance(0.5)).then_some(*cell));
             }
         }
         // Whole pages of a third array.
@@ -136,7 +142,10 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
         }
         for (thread, part) in parts.into_iter().enumerate() {
             ops[thread].extend(part.into_iter().flatten());
-            barrier(&mut ops[thread], phase, thread % threads_per_node == 0);
+            let leads = thread % threads_per_node == 0;
+            let read = quiet.iter().filter(|_| !leads && random.chance(0.3));
+            let read = read.map(|cell| Op::Expect(*cell, memory[cell]));
+            barrier(&mut ops[thread], phase, leads.then_some(Op::Barrier).into_iter().chain(read));
         }
     }
     for ops in &mut ops {
@@ -153,13 +162,11 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
         .collect()
 }
 
-/// Appends a barrier: the threads of a node meet, one of them calls the barrier, and they meet
-/// again.
-fn barrier(ops: &mut Vec<Op>, phase: usize, leads: bool) {
+/// Appends a barrier: the threads of a node meet, one of them calls the barrier, while the others
+/// do something else, and they meet again.
+fn barrier(ops: &mut Vec<Op>, phase: usize, meanwhile: impl IntoIterator<Item = Op>) {
     ops.push(Op::Together(phase * 2));
-    if leads {
-        ops.push(Op::Barrier);
-    }
+    ops.extend(meanwhile);
     ops.push(Op::Together(phase * 2 + 1));
 }
 
@@ -438,7 +445,7 @@ pub fn sections(nodes: u32, seed: u64) -> u64 {
                 sums.insert(*own, value);
                 ops.push(Op::Store(*own, value));
             }
-            barrier(ops, phase, *number < nodes);
+            barrier(ops, phase, (*number < nodes).then_some(Op::Barrier));
         }
         let expected = sums.iter().map(|(cell, sum)| Op::Expect(*cell, *sum));
         let expected: Vec<Op> = expected.filter(|_| looks).collect();
