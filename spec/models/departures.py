@@ -19,7 +19,8 @@ can be dropped, and is then to make programs wrong:
   held       A subtree may hold what was told (D1).
   composed   A node tells what it holds when it arrives, and not what it held when it closed its
              interval (D2).
-  late       A node makes pages invalid itself that it has got since it arrived (D3).
+  late       A node makes pages invalid itself that it has got since it arrived and had not told, if
+             another node has told an interval (D3).
   subtree    A node tells of its subtree, and not only of itself (D4).
   all listed A page is left out if every node of the subtree is listed, and not if one is (D5).
   order      A page is not left out if intervals of two writers name it and an unlock has closed one
@@ -27,6 +28,8 @@ can be dropped, and is then to make programs wrong:
   confirmed  A kept push becomes valid only if the departure says that it was whole, or if the node
              had told the page before (D7).
   regained   A page that was told as lost is told again when it is held again (D8).
+  joined     A page that nobody of a subtree holds is told if a joined interval of the subtree names
+             it, because the subtree knows whom that lists (D9).
 """
 
 import random
@@ -38,7 +41,8 @@ from programs import Drawing, Violation, join
 NODES, THREADS, PAGES, CELLS = 5, 2, 2, 2
 CHILDREN = {0: (1, 3), 1: (2,), 2: (), 3: (4,), 4: ()}
 SUBTREE = {0: {0, 1, 2, 3, 4}, 1: {1, 2}, 2: {2}, 3: {3, 4}, 4: {4}}
-RULES = ("held", "composed", "late", "subtree", "all listed", "order", "confirmed", "regained")
+RULES = ("held", "composed", "late", "subtree", "all listed", "order", "confirmed", "regained",
+         "joined")
 STEPS_MAX = 9000
 
 
@@ -50,6 +54,11 @@ class Interval:
     number: int
     by_barrier: bool
     whole: dict
+
+    def joined(self):
+        """Returns the interval without the nodes that it lists (COH-4.5)."""
+        return Interval(self.writer, self.number, self.by_barrier,
+                        {page: set() for page in self.whole})
 
 
 @dataclass(eq=False)
@@ -99,7 +108,7 @@ class Node:
     def __init__(self, me, homes):
         self.me = me
         self.pages = [Page([0] * CELLS, "valid" if home == me else "invalid") for home in homes]
-        self.vector, self.epoch = [0] * NODES, 0
+        self.vector, self.base, self.epoch = [0] * NODES, [0] * NODES, 0
         self.sent, self.ledger = [0] * NODES, [[] for _ in range(NODES)]
         # Intervals of updates that are here, by writer and epoch.
         self.here = {}
@@ -146,7 +155,7 @@ class Walk:
         self.speed = {key: rng.choice((1.0, 1.0, 0.1, 0.02)) for key in
                       list(range(NODES)) + ["update", "diff", "fetch", "answer"]}
         self.room, self.rereads = rng.choice((1.0, 1.0, 0.8)), rng.choice((0.0, 0.2))
-        self.tells_lost = rng.choice((0.0, 0.5))
+        self.tells_lost, self.joins = rng.choice((0.0, 0.5)), rng.choice((0.0, 0.5))
 
     # Order.
 
@@ -182,7 +191,7 @@ class Walk:
             page.state, page.stale, page.kept = "fetching", False, None
             for come in page.come:
                 come.in_doubt = True
-            if node.phase == "arrived":
+            if node.phase == "arrived" and number not in node.reported:
                 node.late.add(number)
             self.messages.append(Message("fetch", node.me, self.homes[number], number))
             return None
@@ -381,7 +390,7 @@ class Walk:
     def holding(self, node):
         """Returns the pages that a node may hold."""
         return {number for number, page in enumerate(node.pages)
-                if self.homes[number] != node.me and (page.state != "invalid" or page.kept)}
+                if self.homes[number] != node.me and page.state != "invalid"}
 
     def barrier(self, thread, node, _):
         """Takes a step of a barrier."""
@@ -436,12 +445,19 @@ class Walk:
         counts = {to: [self.nodes[of].counts[to] for of in range(NODES)] for to in range(NODES)}
         self.base, self.arrived = base, {}
         self.all_entries += sum(len(interval.whole) for interval in told) * (NODES - 1)
-        bodies = {0: told}
+        # Arrivals may have too many runs. Then they tell joined intervals, which list nobody.
+        bodies = {0: [interval.joined() if interval.writer and self.rng.random() < self.joins
+                      else interval for interval in told]}
         for me in sorted(CHILDREN):
             self.departed[me] = (base, bodies[me], counts[me])
             for child in CHILDREN[me]:
-                bodies[child] = self.filtered(bodies[me], child, self.nodes[me].held[child])
-                self.entries += sum(len(interval.whole) for interval in bodies[child])
+                body = self.filtered(bodies[me], child, self.nodes[me].held[child])
+                body = [interval for interval in body if interval.writer not in SUBTREE[child]]
+                self.entries += sum(len(interval.whole) for interval in body)
+                # The node adds what its subtree has told, unless it has no children.
+                own = told if CHILDREN[child] else []
+                bodies[child] = body + [interval for interval in own
+                                        if interval.writer in SUBTREE[child]]
 
     def filtered(self, intervals, child, held):
         """Returns what a subtree needs of these intervals."""
@@ -450,6 +466,11 @@ class Walk:
             naming = [interval for interval in intervals if page in interval.whole]
             listed = any(interval.whole[page] & SUBTREE[child] for interval in naming)
             may_hold = "held" in self.rules and page in held
+            # The subtree may know whom a joined interval lists.
+            is_joined = any(interval.writer in SUBTREE[child] and not any(interval.whole.values())
+                            for interval in naming)
+            if "joined" in self.rules and is_joined and page not in held:
+                needed.add(page)
             if naming and (may_hold or listed):
                 for me in SUBTREE[child]:
                     is_named = self.is_named(naming, page, me)
@@ -477,22 +498,24 @@ class Walk:
         """Applies what the departure says."""
         news = [interval for interval in intervals
                 if interval.writer != node.me and interval.number > known[interval.writer]]
+        has_risen = any(base[writer] > node.base[writer] for writer in range(NODES)
+                        if writer != node.me)
         for number, page in enumerate(node.pages):
             naming = [interval for interval in news if number in interval.whole]
             in_doubt = any(come.in_doubt and come.epoch <= node.epoch for come in page.come)
-            is_late = number in node.late and "late" in self.rules
+            is_late = number in node.late and has_risen and "late" in self.rules
             kept = page.kept
             if self.is_named(naming, number, node.me) or in_doubt or is_late:
                 self.invalidate(node, number)
             elif kept and page.state == "invalid":
-                says = any(interval.writer == kept.source and interval.number == kept.interval
-                           and node.me in interval.whole[number] for interval in naming)
+                says = any(node.me in interval.whole[number] for interval in naming)
                 is_known = kept.interval <= base[kept.source]
                 if (says or number in node.reported or "confirmed" not in self.rules) and is_known:
                     page.state, page.cells, page.kept = "valid", list(kept.values), None
                 elif is_known:
                     page.kept = None
         self.raise_vector(node, base)
+        node.base = base
         node.epoch, node.phase, node.late = node.epoch + 1, "open", set()
 
 
