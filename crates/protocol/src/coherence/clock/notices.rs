@@ -471,17 +471,28 @@ impl Interval {
     pub fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
         intervals.sort_by_key(|interval| (interval.writer, interval.last));
         let mut out: Vec<Interval> = Vec::with_capacity(intervals.len());
+        // Nodes may have joined different intervals into one (COH-4.5).
+        let mut differing: Vec<Interval> = Vec::new();
+        let join = |last: Option<&mut Interval>, differing: &mut Vec<Interval>| {
+            if let Some(last) = last.filter(|_| !differing.is_empty()) {
+                *last = Interval::join(last.writer, differing.iter().chain([&*last]));
+                differing.clear();
+            }
+        };
         for interval in intervals {
-            match out.last_mut() {
+            match out.last() {
                 Some(last) if (last.writer, last.last) == (interval.writer, interval.last) => {
                     if *last != interval {
-                        // Nodes may have joined different intervals into it (COH-4.5).
-                        *last = Interval::join(last.writer, [&*last, &interval].into_iter());
+                        differing.push(interval);
                     }
                 }
-                _ => out.push(interval),
+                _ => {
+                    join(out.last_mut(), &mut differing);
+                    out.push(interval);
+                }
             }
         }
+        join(out.last_mut(), &mut differing);
         out
     }
 
@@ -544,6 +555,17 @@ mod tests {
     fn interval(writer: Rank, number: u64, unlocked: bool, pages: &[PageId]) -> Interval {
         let runs = Runs::from_pages(pages.iter().copied());
         Interval { unlocked, late: false, ..of_runs(writer, number, runs) }
+    }
+
+    /// COH-4.5: joining them one after the other takes minutes.
+    #[test]
+    fn many_intervals_of_one_number_that_differ_are_joined_at_once() {
+        let pages = 0..200_000u64;
+        let told = pages.clone().map(|page| interval(1, 5, false, &[(0, 2 * page)]));
+        let expected = Runs::from_pages(pages.map(|page| (0, 2 * page)));
+        let merged = Interval::merged(told.chain([interval(1, 6, false, &[(0, 1)])]).collect());
+        assert_eq!(merged.iter().map(|one| one.last).collect::<Vec<_>>(), [5, 6]);
+        assert_eq!(merged[0].runs, expected);
     }
 
     proptest! {
