@@ -527,14 +527,22 @@ def first_violation(seed, walks, rules):
     rng = random.Random(seed)
     drawing, page = Drawing(rng, NODES, THREADS, PAGES, CELLS, 0.5), rng.randrange(PAGES)
     crossing = drawing.crossed(page) if rng.random() < 0.3 else None
+    is_brought = crossing is None and rng.random() < 0.3
+    if is_brought:
+        # Node 1 may tell a joined interval, and node 2 is below it.
+        drawing.brought(page, 1, 2, 4)
     program = drawing.draw(rng.randrange(2, 6))
     homes = [rng.randrange(NODES) for _ in range(PAGES)]
+    if is_brought:
+        homes[page] = 1
     readers = {(writer, page): [node for node in range(NODES) if node not in (writer, homes[page])
                                 and rng.random() < 0.5]
                for writer in range(NODES) for page in range(PAGES)}
     if crossing and crossing[2] != homes[page]:
         for writer in crossing[:2]:
             readers[(writer, page)] = sorted({*readers[(writer, page)], crossing[2]})
+    if is_brought:
+        readers[(1, page)] = [2]
     entries = every = 0
     for walk in range(walks):
         one = Walk(random.Random((seed << 20) + walk), program, homes, readers, rules)

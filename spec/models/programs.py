@@ -112,16 +112,27 @@ class Drawing:
         self.access((reader, 0), False, (page, 0))
         self.barrier()
         for node in (one, two):
-            self.ops[(node, 0)].append(Op("lock", ticket=self.tickets))
-            self.tickets += 1
-            self.pasts[(node, 0)] = join(self.pasts[(node, 0)], self.lock_past)
-            self.access((node, 0), True, (page, 0))
-            self.ops[(node, 0)].append(Op("unlock"))
-            self.lock_past = list(self.pasts[(node, 0)])
+            self.written_under_lock((node, 0), (page, 0))
         self.barrier()
         self.access((reader, 0), False, (page, 0))
         self.push = push
         return one, two, reader
+
+    def written_under_lock(self, agent, cell):
+        """Writes a cell under the lock."""
+        self.ops[agent].append(Op("lock", ticket=self.tickets))
+        self.tickets += 1
+        self.pasts[agent] = join(self.pasts[agent], self.lock_past)
+        self.access(agent, True, cell)
+        self.ops[agent].append(Op("unlock"))
+        self.lock_past = list(self.pasts[agent])
+
+    def brought(self, page, writer, reader, other):
+        """Lets one node write and push a whole page, of which another one writes a part then."""
+        self.pushed_whole((writer, 0), page)
+        self.written_under_lock((other, 0), (page, 0))
+        self.barrier()
+        self.access((reader, 0), False, (page, 0))
 
     def phase(self):
         """Draws what happens between two barriers: some cells have one writer, some go round."""
