@@ -33,17 +33,15 @@ can be dropped, and is then to make programs wrong:
 """
 
 import random
-import sys
 from dataclasses import dataclass, field
 
-from programs import Drawing, Violation, join
+from programs import Drawing, Schedule, Thread, Violation, join, main, run_walks
 
 NODES, THREADS, PAGES, CELLS = 5, 2, 2, 2
 CHILDREN = {0: (1, 3), 1: (2,), 2: (), 3: (4,), 4: ()}
 SUBTREE = {0: {0, 1, 2, 3, 4}, 1: {1, 2}, 2: {2}, 3: {3, 4}, 4: {4}}
 RULES = ("held", "composed", "late", "subtree", "all listed", "order", "confirmed", "regained",
          "joined")
-STEPS_MAX = 9000
 
 
 @dataclass
@@ -123,25 +121,10 @@ class Node:
         self.ever_told = set()
 
 
-class Thread:
-    """One agent of the program."""
-
-    def __init__(self, node, program):
-        self.node, self.program, self.at = node, program, 0
-        self.waits_for, self.vector = None, None
-
-    def op(self):
-        """Returns the next operation."""
-        return self.program[self.at] if self.at < len(self.program) else None
-
-    def next(self):
-        """Ends the operation."""
-        self.at, self.waits_for, self.vector = self.at + 1, None, None
-        return True
-
-
-class Walk:
+class Walk(Schedule):
     """One run of a program."""
+
+    STEPS_MAX = 9000
 
     def __init__(self, rng, program, homes, readers, rules):
         self.rng, self.rules, self.homes, self.readers = rng, rules, homes, readers
@@ -158,29 +141,6 @@ class Walk:
         self.tells_lost, self.joins = rng.choice((0.0, 0.5)), rng.choice((0.0, 0.5))
 
     # Order.
-
-    def run(self):
-        """Runs the program to its end."""
-        for _ in range(STEPS_MAX):
-            actors = self.threads + self.messages
-            speeds = [self.speed[actor.node.me if isinstance(actor, Thread) else actor.kind]
-                      for actor in actors]
-            while actors:
-                place = self.rng.choices(range(len(actors)), speeds)[0]
-                actor = actors.pop(place)
-                speeds.pop(place)
-                if self.step(actor) if isinstance(actor, Thread) else self.deliver(actor):
-                    break
-            else:
-                if any(thread.op() for thread in self.threads):
-                    raise Violation("nothing can go on")
-                return
-        raise Violation("the program does not end")
-
-    def step(self, thread):
-        """Takes the next operation of a thread, or a part of it. Returns whether it could."""
-        op = thread.op()
-        return op is not None and getattr(self, op.kind)(thread, thread.node, op)
 
     # Memory.
 
@@ -523,7 +483,7 @@ class Walk:
 
 
 def first_violation(seed, walks, rules):
-    """Runs a program. Returns what went wrong first, and entries of departures with and without."""
+    """Runs a program. Returns what went wrong first, and entries of departures."""
     rng = random.Random(seed)
     drawing, page = Drawing(rng, NODES, THREADS, PAGES, CELLS, 0.5), rng.randrange(PAGES)
     crossing = drawing.crossed(page) if rng.random() < 0.3 else None
@@ -543,31 +503,10 @@ def first_violation(seed, walks, rules):
             readers[(writer, page)] = sorted({*readers[(writer, page)], crossing[2]})
     if is_brought:
         readers[(1, page)] = [2]
-    entries = every = 0
-    for walk in range(walks):
-        one = Walk(random.Random((seed << 20) + walk), program, homes, readers, rules)
-        try:
-            one.run()
-        except Violation as violation:
-            return f"seed {seed}, walk {walk}: {violation}", entries, every
-        entries, every = entries + one.entries, every + one.all_entries
-    return None, entries, every
-
-
-def main():
-    """Runs all programs with all rules, and without each of them."""
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    walks = int(sys.argv[3]) if len(sys.argv) > 3 else 12
-    sets = {"all": set(RULES)}
-    sets.update({f"without {rule}": set(RULES) - {rule} for rule in RULES})
-    chosen = sys.argv[4].split(",") if len(sys.argv) > 4 else list(sets)
-    for name in chosen:
-        results = [first_violation(seed, walks, sets[name]) for seed in range(first, last)]
-        wrong = [result[0] for result in results if result[0]]
-        entries, every = (sum(result[at] for result in results) for at in (1, 2))
-        print(f"{name:18} right {len(results) - len(wrong):4}, wrong {len(wrong):4}, entries "
-              f"{entries:6} of {every:6}  {wrong[0] if wrong else ''}", flush=True)
+    def make(walk):
+        return Walk(random.Random(walk), program, homes, readers, rules)
+    return run_walks(seed, walks, make, ("entries", "all_entries"))
 
 
 if __name__ == "__main__":
-    main()
+    main(RULES, first_violation, 12)

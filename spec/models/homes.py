@@ -32,14 +32,12 @@ nothing has contradicted. Each rule can be dropped, and is then to make programs
 """
 
 import random
-import sys
 from dataclasses import dataclass, field
 
-from programs import Drawing, Violation, join
+from programs import Drawing, Schedule, Thread, Violation, join, main, run_walks
 
 NODES, THREADS, PAGES, CELLS = 3, 2, 2, 2
 RULES = ("valid", "others", "round", "cancel", "deferral", "from close", "early", "moved", "kept")
-STEPS_MAX = 6000
 
 
 @dataclass
@@ -90,26 +88,10 @@ class Node:
         return "early" in rules and waits and self.proposed.get(page) == self.me
 
 
-class Thread:
-    """One agent of the program."""
-
-    def __init__(self, node, program):
-        self.node, self.program, self.at = node, program, 0
-        # Messages that the release waits for, once it has begun.
-        self.waits_for, self.vector = None, None
-
-    def op(self):
-        """Returns the next operation."""
-        return self.program[self.at] if self.at < len(self.program) else None
-
-    def next(self):
-        """Ends the operation."""
-        self.at, self.waits_for, self.vector = self.at + 1, None, None
-        return True
-
-
-class Walk:
+class Walk(Schedule):
     """One run of a program."""
+
+    STEPS_MAX = 6000
 
     def __init__(self, rng, program, homes, rules):
         self.rng, self.rules = rng, rules
@@ -126,29 +108,6 @@ class Walk:
         self.asks = rng.choice((0.3, 0.9))
 
     # Order.
-
-    def run(self):
-        """Runs the program to its end."""
-        for _ in range(STEPS_MAX):
-            actors = self.threads + self.messages
-            speeds = [self.speed[actor.node.me if isinstance(actor, Thread) else actor.kind]
-                      for actor in actors]
-            while actors:
-                place = self.rng.choices(range(len(actors)), speeds)[0]
-                actor = actors.pop(place)
-                speeds.pop(place)
-                if self.step(actor) if isinstance(actor, Thread) else self.deliver(actor):
-                    break
-            else:
-                if any(thread.op() for thread in self.threads):
-                    raise Violation("nothing can go on")
-                return
-        raise Violation("the program does not end")
-
-    def step(self, thread):
-        """Takes the next operation of a thread, or a part of it. Returns whether it could."""
-        op = thread.op()
-        return op is not None and getattr(self, op.kind)(thread, thread.node, op)
 
     # Memory.
 
@@ -385,31 +344,9 @@ def first_violation(seed, walks, rules):
     rng = random.Random(seed)
     program = Drawing(rng, NODES, THREADS, PAGES, CELLS).draw(rng.randrange(1, 4))
     homes = [rng.randrange(NODES) for _ in range(PAGES)]
-    moves = 0
-    for walk in range(walks):
-        one = Walk(random.Random((seed << 20) + walk), program, homes, rules)
-        try:
-            one.run()
-        except Violation as violation:
-            return f"seed {seed}, walk {walk}: {violation}", moves
-        moves += one.moves
-    return None, moves
-
-
-def main():
-    """Runs all programs with all rules, and without each of them."""
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    walks = int(sys.argv[3]) if len(sys.argv) > 3 else 20
-    sets = {"all": set(RULES)}
-    sets.update({f"without {rule}": set(RULES) - {rule} for rule in RULES})
-    chosen = sys.argv[4].split(",") if len(sys.argv) > 4 else list(sets)
-    for name in chosen:
-        results = [first_violation(seed, walks, sets[name]) for seed in range(first, last)]
-        wrong = [violation for violation, _ in results if violation]
-        moves = sum(moves for _, moves in results)
-        print(f"{name:18} right {len(results) - len(wrong):4}, wrong {len(wrong):4}, "
-              f"moves {moves:5}  {wrong[0] if wrong else ''}", flush=True)
+    return run_walks(seed, walks, lambda walk: Walk(random.Random(walk), program, homes, rules),
+                     ("moves",))
 
 
 if __name__ == "__main__":
-    main()
+    main(RULES, first_violation, 20)

@@ -39,17 +39,13 @@ the lock back to the manager. Each rule can be dropped, and is then to make prog
 """
 
 import random
-import sys
 from dataclasses import dataclass, field
+
+from programs import Schedule, Violation, main, run_walks
 
 NODES, LOCKS, PAGES, CELLS = 4, 2, 2, 2
 RULES = ("linked", "crossing", "any order", "named", "ask", "giver", "stopped", "homes first", "behind",
          "all named", "valid", "early", "unknown", "position")
-STEPS_MAX = 8000
-
-
-class Violation(Exception):
-    """Two nodes have a lock, a node reads a wrong value, or nothing can go on."""
 
 
 def draw(rng):
@@ -172,8 +168,10 @@ class Want:
     releasing: bool = False
 
 
-class Walk:
+class Walk(Schedule):
     """One run of a program."""
+
+    STEPS_MAX = 8000
 
     def __init__(self, rng, programs, rules):
         self.rng, self.rules = rng, rules
@@ -194,26 +192,19 @@ class Walk:
 
     # Order.
 
-    def run(self):
-        """Runs the program to its end."""
-        for step in range(STEPS_MAX):
-            if step >= self.death and self.victim is not None:
-                self.kill(self.victim)
-                self.victim = None
-            actors = [node for node in self.nodes if not node.is_dead] + self.messages
-            speeds = [self.speed[actor.me if isinstance(actor, Node) else actor.kind]
-                      for actor in actors]
-            while actors:
-                place = self.rng.choices(range(len(actors)), speeds)[0]
-                actor = actors.pop(place)
-                speeds.pop(place)
-                if self.step(actor) if isinstance(actor, Node) else self.deliver(actor):
-                    break
-            else:
-                if any(node.at < len(node.program) for node in self.nodes if not node.is_dead):
-                    raise Violation("nothing can go on")
-                return
-        raise Violation("the program does not end")
+    def agents(self):
+        """Returns the nodes that live, each behind the key of its speed."""
+        return [(node.me, node) for node in self.nodes if not node.is_dead]
+
+    def is_over(self):
+        """Returns whether all nodes that live have ended."""
+        return all(node.at >= len(node.program) for _, node in self.agents())
+
+    def begin_step(self, number):
+        """Kills the node that is to die, when it is time."""
+        if number >= self.death and self.victim is not None:
+            self.kill(self.victim)
+            self.victim = None
 
     def kill(self, me):
         """Kills a node. Of what it has sent, a part is lost."""
@@ -633,31 +624,9 @@ def managed_rank(walk, managed):
 def first_violation(seed, walks, rules):
     """Runs a program. Returns what went wrong first, direct grants, and pages that stayed valid."""
     programs = draw(random.Random(seed))
-    direct = kept = 0
-    for walk in range(walks):
-        one = Walk(random.Random((seed << 20) + walk), programs, rules)
-        try:
-            one.run()
-        except Violation as violation:
-            return f"seed {seed}, walk {walk}: {violation}", direct, kept
-        direct, kept = direct + one.direct, kept + one.kept
-    return None, direct, kept
-
-
-def main():
-    """Runs all programs with all rules, and without each of them."""
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    walks = int(sys.argv[3]) if len(sys.argv) > 3 else 20
-    sets = {"all": set(RULES)}
-    sets.update({f"without {rule}": set(RULES) - {rule} for rule in RULES})
-    chosen = sys.argv[4].split(",") if len(sys.argv) > 4 else list(sets)
-    for name in chosen:
-        results = [first_violation(seed, walks, sets[name]) for seed in range(first, last)]
-        wrong = [result[0] for result in results if result[0]]
-        direct, kept = (sum(result[at] for result in results) for at in (1, 2))
-        print(f"{name:20} right {len(results) - len(wrong):4}, wrong {len(wrong):4}, direct "
-              f"{direct:5}, kept {kept:5}  {wrong[0] if wrong else ''}", flush=True)
+    return run_walks(seed, walks, lambda walk: Walk(random.Random(walk), programs, rules),
+                     ("direct", "kept"))
 
 
 if __name__ == "__main__":
-    main()
+    main(RULES, first_violation, 20)

@@ -36,19 +36,15 @@ dropped one by one, and each dropped rule is to make programs wrong:
 """
 
 import random
-import sys
 from dataclasses import dataclass, field
+
+from programs import Schedule, Violation, covers, join, main, run_walks
 
 NODES = 3
 PAGES = 2
 CELLS = 2
 RULES = ("counted", "by interval", "vector", "epoch", "notifier", "whole", "doubt", "same numbers",
          "order", "homes first", "writers")
-STEPS_MAX = 5000
-
-
-class Violation(Exception):
-    """A program read a wrong value, or nothing could go on."""
 
 
 # Programs. A cell is a pair (page, cell).
@@ -210,16 +206,6 @@ class Drawing:
         return self.ops
 
 
-def covers(past, other):
-    """Returns whether everything in the other past is in this one."""
-    return all(mine >= theirs for mine, theirs in zip(past, other))
-
-
-def join(one, other):
-    """Returns the joined past, or vector clock, of two."""
-    return [max(pair) for pair in zip(one, other)]
-
-
 # The protocol.
 
 
@@ -322,8 +308,10 @@ class Node:
         return True
 
 
-class Walk:
+class Walk(Schedule):
     """One run of a program."""
+
+    STEPS_MAX = 5000
 
     def __init__(self, rng, program, homes, readers, rules):
         self.rng = rng
@@ -345,23 +333,13 @@ class Walk:
 
     # Order.
 
-    def run(self):
-        """Runs the program to its end."""
-        for _ in range(STEPS_MAX):
-            actors = list(range(NODES)) + self.messages
-            speeds = [self.speed[actor if isinstance(actor, int) else actor.kind]
-                      for actor in actors]
-            while actors:
-                place = self.rng.choices(range(len(actors)), speeds)[0]
-                actor = actors.pop(place)
-                speeds.pop(place)
-                if self.step(actor) if isinstance(actor, int) else self.deliver(actor):
-                    break
-            else:
-                if any(node.op() for node in self.nodes):
-                    raise Violation("nothing can go on")
-                return
-        raise Violation("the program does not end")
+    def agents(self):
+        """Returns the numbers of the nodes, which are the keys of their speeds."""
+        return [(me, me) for me in range(NODES)]
+
+    def is_over(self):
+        """Returns whether all nodes have ended."""
+        return not any(node.op() for node in self.nodes)
 
     def step(self, me):
         """Takes the next operation of a node, or a part of it. Returns whether it could."""
@@ -698,28 +676,10 @@ def program_of(seed):
 def first_violation(seed, walks, rules):
     """Runs a program, and returns what went wrong first."""
     program, homes, readers = program_of(seed)
-    for walk in range(walks):
-        try:
-            Walk(random.Random((seed << 20) + walk), program, homes, readers, rules).run()
-        except Violation as violation:
-            return f"seed {seed}, walk {walk}: {violation}"
-    return None
-
-
-def main():
-    """Runs all programs with all rules, and without each of them."""
-    first, last = int(sys.argv[1]), int(sys.argv[2])
-    walks = int(sys.argv[3]) if len(sys.argv) > 3 else 200
-    sets = {"all": set(RULES)}
-    sets.update({f"without {rule}": set(RULES) - {rule} for rule in RULES})
-    chosen = sys.argv[4].split(",") if len(sys.argv) > 4 else list(sets)
-    for name in chosen:
-        violations = [first_violation(seed, walks, sets[name]) for seed in range(first, last)]
-        wrong = [violation for violation in violations if violation]
-        right = len(violations) - len(wrong)
-        print(f"{name:22} right {right:4}, wrong {len(wrong):4}  {wrong[0] if wrong else ''}",
-              flush=True)
+    def make(walk):
+        return Walk(random.Random(walk), program, homes, readers, rules)
+    return run_walks(seed, walks, make, ())
 
 
 if __name__ == "__main__":
-    main()
+    main(RULES, first_violation, 200)
