@@ -127,6 +127,17 @@ pub fn hold_back(cluster: &mut Cluster, rank: Rank, code: u8) -> Vec<(Rank, Mess
     held
 }
 
+/// Lets node 1 ask node 0 for page 0, and holds the answer back. Returns the token of the request.
+pub fn ask_and_hold_back(cluster: &mut Cluster) -> (Token, Vec<(Rank, Message)>) {
+    let reader = &mut cluster.nodes[1];
+    let token = reader.token();
+    reader.coherence.touch(0, 0..1, Access::Read, token, &mut reader.machine);
+    let (_, fetch) = reader.coherence.poll_message().expect("a request");
+    let Node { coherence, machine, .. } = &mut cluster.nodes[0];
+    coherence.receive(1, &fetch.head, fetch.body.bytes(), machine).unwrap();
+    (token, hold_back(cluster, 0, PAGES))
+}
+
 /// Posts messages that were held back.
 pub fn post(cluster: &mut Cluster, rank: Rank, held: Vec<(Rank, Message)>) {
     let Cluster { nodes, network, random, .. } = cluster;
@@ -668,13 +679,7 @@ fn a_new_subscriber_keeps_no_bytes_of_an_open_interval() {
             cluster.collect(rank);
         };
         store(&mut cluster, 0x0101);
-        let reader = &mut cluster.nodes[1];
-        let token = reader.token();
-        reader.coherence.touch(0, 0..1, Access::Read, token, &mut reader.machine);
-        let (_, fetch) = reader.coherence.poll_message().expect("a request");
-        let Node { coherence, machine, .. } = &mut cluster.nodes[0];
-        coherence.receive(1, &fetch.head, fetch.body.bytes(), machine).unwrap();
-        let answer = hold_back(&mut cluster, 0, PAGES);
+        let (token, answer) = ask_and_hold_back(&mut cluster);
         // Another subscriber makes the home keep a twin.
         begin(&mut cluster, 2);
         cluster.run_until_quiet();

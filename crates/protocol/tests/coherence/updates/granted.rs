@@ -1,7 +1,8 @@
 //! Changes that the grant of a lock brings, and what it tells (COH-7.4, COH-10.17).
 
 use super::{
-    DEPART, PAGES, all_at, barrier, fill, guarded, hold_back, holds, pages, post, read, statistics,
+    DEPART, all_at, ask_and_hold_back, barrier, fill, guarded, hold_back, holds, pages, post, read,
+    statistics,
 };
 use crate::cluster::{Cluster, Node};
 use oikaze_protocol::Rank;
@@ -32,13 +33,7 @@ fn bytes_that_a_late_answer_has_shown_are_not_kept_by_a_grant() {
         let mut cluster = Cluster::new(2, seed);
         cluster.declare("p", 1, all_at(0, 1));
         store(&mut cluster, 0, 40, 1);
-        let reader = &mut cluster.nodes[1];
-        let token = reader.token();
-        reader.coherence.touch(0, 0..1, Access::Read, token, &mut reader.machine);
-        let (_, fetch) = reader.coherence.poll_message().expect("a request");
-        let Node { coherence, machine, .. } = &mut cluster.nodes[0];
-        coherence.receive(1, &fetch.head, fetch.body.bytes(), machine).unwrap();
-        let answer = hold_back(&mut cluster, 0, PAGES);
+        let (token, answer) = ask_and_hold_back(&mut cluster);
         lock(&mut cluster, 0, 2);
         store(&mut cluster, 0, 24, 7);
         post(&mut cluster, 0, answer);
