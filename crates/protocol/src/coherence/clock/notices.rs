@@ -128,9 +128,8 @@ impl Runs {
             true => interval.runs.without(&Runs::union(interval.shared.0.iter().map(|(_, r)| r))),
             false => interval.runs.without(&interval.shared.with(me)),
         };
-        let mut named: Vec<Runs> = news.clone().map(lacking).collect();
-        named.push(Runs::crossed(news));
-        Runs::union(&named)
+        let named: Vec<Runs> = news.clone().map(lacking).collect();
+        Runs::union(named.iter().chain([&Runs::crossed(news)]))
     }
 
     /// Returns the pages that intervals of two writers name, if an unlock closed one of these
