@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::Measuring;
 use super::plot::Scale;
 use super::report::Figure;
@@ -24,7 +26,7 @@ const SHOWN: [u32; 3] = [2, 4, 8];
 /// Indices in [`UPDATE_SIZES`] of the sizes of a quick run.
 const QUICK_SIZES: [usize; 3] = [0, 2, 4];
 /// Deliveries of a quick run, which the pictures show: Wind's, and the ordinary path.
-const QUICK_DELIVERIES: [usize; 2] = [0, 2];
+pub(super) const QUICK_DELIVERIES: [usize; 2] = [0, 2];
 /// Time limit of one job.
 const LIMIT: Duration = Duration::from_secs(60);
 /// MTU of the cables between the nodes.
@@ -154,29 +156,47 @@ pub(super) fn blank_records(
 
 /// Runs one job whose updates have a class, and returns its throughput in MB/s.
 pub(super) fn one(record: &Record, class: Option<&str>, quick: bool) -> Result<f64, Error> {
+    // As many barriers for each number of nodes.
+    let iterations = if quick { 160 } else { 800 };
+    let settings = class.map(|class| ("OIKAZE_UPDATE_CLASS", class));
+    let line = perf("barrier-update", record, iterations, settings.as_slice(), &[])?;
+    // Bytes in a microsecond are megabytes in a second.
+    Ok(record.size as f64 / positive(&line, "/latency_us")?)
+}
+
+/// Runs `oikaze perf` with the record's size, nodes and delivery, each node in a network namespace
+/// of its own. Returns the line that it prints. `settings` are environment variables, and
+/// `launcher` are further arguments of `oikaze run`.
+pub(super) fn perf(
+    test: &str,
+    record: &Record,
+    iterations: u32,
+    settings: &[(&str, &str)],
+    launcher: &[&str],
+) -> Result<Value, Error> {
     let cores = cores()?;
     let oikaze = oikaze::program()?;
     let nodes = record.nodes.unwrap_or(2);
-    // As many barriers for each number of nodes.
-    let iterations = if quick { 160 } else { 800 };
     let mut command = limited(LIMIT, &oikaze);
     command.envs(record.delivery.map(|delivery| ("OIKAZE_DELIVERY", delivery)));
-    command.envs(class.map(|class| ("OIKAZE_UPDATE_CLASS", class)));
+    command.envs(settings.iter().copied());
     command.args(["run", "--no-prefix", "--seal", &seal(), "--netns", "--mtu", &MTU.to_string()]);
-    command.args(["-n", &nodes.to_string(), "--", "sh", "-c"]);
+    command.args(launcher).args(["-n", &nodes.to_string(), "--", "sh", "-c"]);
     // Each node has a core, as far as there are cores.
     command.arg(format!("exec taskset -c $((OIKAZE_RANK % {cores})) \"$0\" \"$@\"")).arg(&oikaze);
-    command.args(["perf", "barrier-update", "--json", "--size", &record.size.to_string()]);
+    command.args(["perf", test, "--json", "--size", &record.size.to_string()]);
     command.args(["--iterations", &iterations.to_string()]);
     let printed = alone(command)?;
-    let microseconds = printed
+    printed
         .lines()
-        .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .and_then(|line| line["latency_us"].as_f64())
-        .filter(|&us| us > 0.0)
-        .ok_or_else(|| Error::new(format!("oikaze perf printed no time: {}", printed.trim())))?;
-    // Bytes in a microsecond are megabytes in a second.
-    Ok(record.size as f64 / microseconds)
+        .find_map(|line| serde_json::from_str(line).ok())
+        .ok_or_else(|| Error::new(format!("oikaze perf printed no result: {}", printed.trim())))
+}
+
+/// Returns a positive number of a line of `oikaze perf`.
+pub(super) fn positive(line: &Value, pointer: &str) -> Result<f64, Error> {
+    let value = line.pointer(pointer).and_then(Value::as_f64).filter(|value| *value > 0.0);
+    value.ok_or_else(|| Error::new(format!("oikaze perf printed no {pointer}: {line}")))
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ impl Bench<'_> {
             | Test::Fetch
             | Test::BarrierUpdate
             | Test::NotifyUpdate
+            | Test::UpdateReader
             | Test::Collectives => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => {

@@ -35,7 +35,7 @@ pub struct Figures {
     /// Throughput, if measured.
     pub stream: Option<Stream>,
     /// Values to compare with. For `mixed`, small puts alone and bulk puts alone. For `passive`,
-    /// puts to a node that waits.
+    /// puts to a node that waits. For `update-reader`, the work alone.
     pub reference: Option<Box<Figures>>,
 }
 
@@ -120,6 +120,7 @@ impl<'a> Bench<'a> {
             Test::Passive => return self.passive(),
             Test::Fetch => return self.fetches(),
             Test::BarrierUpdate | Test::NotifyUpdate => return self.updates(),
+            Test::UpdateReader => return self.updates_at_reader(),
             Test::Post => {
                 return Ok(Figures { latency: Some(self.posts()?), ..Figures::default() });
             }

@@ -4,7 +4,8 @@
 //! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
 //! (put-done, get, fetch-add, compare-swap, block, exchange, fetch, barrier), latency lasts from
 //! call to completion. In post, it lasts until the call returns. In barrier-update and
-//! notify-update, all nodes write in turn (see `barrier_update`).
+//! notify-update, all nodes write in turn (see `barrier_update`). In update-reader, it is a round of
+//! work at a node that gets updates meanwhile (see `update_reader`).
 //!
 //! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
 //! the mean of its block. Throughput is measured with several operations in flight, which walk
@@ -23,6 +24,7 @@ mod passive;
 mod post;
 mod report;
 mod stream;
+mod update_reader;
 
 use clap::{Args, ValueEnum};
 use measure::Bench;
@@ -68,6 +70,9 @@ pub enum Test {
     BarrierUpdate,
     /// The same, but a node that has written notifies the others in place of a barrier
     NotifyUpdate,
+    /// Bring SIZE bytes of node 0 to nodes that compute: time of a round of work with an update, and
+    /// node 1's processor time beyond its work; then the work alone
+    UpdateReader,
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads
     Fetch,
@@ -210,7 +215,7 @@ pub fn run(perf: &Perf) -> Result<()> {
 impl Test {
     /// Returns `true` if the test measures how pages of an array travel.
     fn is_of_pages(self) -> bool {
-        matches!(self, Test::Fetch | Test::BarrierUpdate | Test::NotifyUpdate)
+        matches!(self, Test::Fetch | Test::BarrierUpdate | Test::NotifyUpdate | Test::UpdateReader)
     }
 }
 

@@ -65,7 +65,7 @@ impl Bench<'_> {
 }
 
 /// Computes something that the compiler cannot leave out.
-fn compute() {
+pub fn compute() {
     let mut x = black_box(1_u64);
     for _ in 0..STEPS {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

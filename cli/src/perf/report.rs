@@ -76,6 +76,7 @@ pub fn table(perf: &Perf, job: &Job, figures: &Figures) -> String {
     if let Some(reference) = &figures.reference {
         text += match perf.test {
             Test::Passive => "to a node that waits instead:\n",
+            Test::UpdateReader => "the same work alone:\n",
             _ => "each alone instead:\n",
         };
         text += &lines(reference);
@@ -145,6 +146,12 @@ fn lines(figures: &Figures) -> String {
         );
         if let Some(seconds) = stream.per_gib(stream.processor_seconds) {
             text += &format!(", {seconds:.3} s of processor time (both nodes) for a GiB");
+        }
+        if stream.processor_seconds.is_none()
+            && let Some(seconds) = stream.other_processor_seconds
+        {
+            let each = seconds * 1e6 / stream.operations.max(1) as f64;
+            text += &format!(", {each:.2} µs of node 1's processor for each beyond its work");
         }
         text.push('\n');
     }

@@ -86,6 +86,22 @@ fn percentiles_for_people() {
 }
 
 #[test]
+fn updates_reach_a_reader_that_computes() {
+    // In one memory, and with pages of each node.
+    for (nodes, without) in [("2", ""), ("2", "segment"), ("3", "segment")] {
+        let arguments = ["perf", "update-reader", "--size", "64K", "--iterations", "20", "--json"];
+        let mut run = oikaze(&["run", "-n", nodes, "--no-prefix", "--", crate::support::OIKAZE]);
+        let (status, out, err) = finish(run.args(arguments).env("OIKAZE_WITHOUT", without));
+        assert_eq!(status, Some(0), "{nodes} nodes without {without:?}: {err}");
+        let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
+        assert_eq!(line["operations"].as_u64(), Some(20), "{line}");
+        assert_eq!(line["reference"]["operations"].as_u64(), Some(20), "{line}");
+        assert!(line["latency_us"].as_f64() > Some(0.0), "{line}");
+        assert!(line["other_processor_seconds_per_gib"].as_f64().is_some(), "{line}");
+    }
+}
+
+#[test]
 fn barriers_and_notifications_bring_updates_to_all_nodes() {
     // In one memory, and with pages of each node.
     let places = [("1", ""), ("2", ""), ("3", ""), ("3", "segment")];
