@@ -111,6 +111,7 @@ bugs! {
     ReorderWritten = 86,
     TellEarlyPages = 87,
     ForgetListedCopies = 88,
+    KeepLatePagesPrivate = 89,
     MoveInvalidPages = 100,
     MovePagesOfOthers = 101,
     MoveHomesAtOnce = 102,
@@ -157,7 +158,7 @@ impl Bug {
     ];
 
     /// Bugs of changes that come with a lock (COH-5.6, COH-10.17).
-    pub const OF_GRANTS: [Bug; 8] = [
+    pub const OF_GRANTS: [Bug; 9] = [
         Bug::GrantBeforeHomes,
         Bug::GrantAheadOfDiffs,
         Bug::TrustPartOfWritten,
@@ -166,6 +167,7 @@ impl Bug {
         Bug::ReorderWritten,
         Bug::TellEarlyPages,
         Bug::ForgetListedCopies,
+        Bug::KeepLatePagesPrivate,
     ];
 
     /// Bugs of homes that move (COH-11).

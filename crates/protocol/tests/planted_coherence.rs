@@ -38,6 +38,7 @@ fn run(bug: Option<Bug>, seed: u64) {
         }
         Some(Bug::ApplyKnownUpdate) => programs::late_update(seed),
         Some(Bug::ApplyBesideUpdates) => programs::newer_update(seed),
+        Some(Bug::KeepLatePagesPrivate) => programs::late_section_before_a_home(seed),
         Some(bug) if Bug::OF_GRANTS.contains(&bug) => {
             programs::sections(2 + (seed % 3) as u32, seed);
         }

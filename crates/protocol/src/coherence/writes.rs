@@ -2,10 +2,12 @@
 
 use crate::coherence::base::Base;
 use crate::coherence::clock::notices::Runs;
-use crate::coherence::pages::machine::Pages;
+use crate::coherence::pages::machine::{Access, ArrayId, Pages};
+use crate::coherence::pages::page::ranges;
 use crate::coherence::releasing::release::{AfterRelease, Releasing};
 use crate::coherence::updating::updates::Updates;
 use crate::planted::{Bug, planted};
+use core::ops::Range;
 
 /// Releases and updates, and the parts below them. Fetches, locks and collectives work with these.
 pub(crate) struct Writes<'c> {
@@ -27,5 +29,21 @@ impl Writes<'_> {
     /// Invalidates pages, as [`Releasing::invalidate`] does.
     pub fn invalidate(&mut self, runs: &Runs, pages: &mut dyn Pages) {
         self.releasing.invalidate(runs, self.updates, &mut self.base, pages);
+    }
+
+    /// Counts these pages as shared if they are homed here. Later writes of this node become a
+    /// notice (COH-3.5).
+    pub fn share(&mut self, id: ArrayId, range: Range<u64>, pages: &mut dyn Pages) {
+        let Writes { releasing, base, .. } = self;
+        let Some(array) = base.arrays.get_mut(id) else { return };
+        let protected = array.share(range.clone());
+        if array.guarded {
+            // Nothing traps here. A guard that is alive goes on writing.
+            range.for_each(|page| releasing.guards.write_if_live((id, page), base.arrays, pages));
+            return;
+        }
+        for (array, range) in ranges(protected.into_iter().map(|page| (id, page))) {
+            pages.set_access(array, range, Access::Read);
+        }
     }
 }

@@ -5,8 +5,8 @@ use crate::coherence::base::Base;
 use crate::coherence::codec::{Headline, PageRun, RequestedRun};
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::pages::diff;
-use crate::coherence::pages::machine::{Access, ArrayId, Pages};
-use crate::coherence::pages::page::{PageId, bytes_of, ranges};
+use crate::coherence::pages::machine::{ArrayId, Pages};
+use crate::coherence::pages::page::{PageId, bytes_of};
 use crate::coherence::updating::delivery::Delivery;
 use crate::coherence::updating::subscribers::{report_subscribers, take_demands};
 use crate::coherence::writes::Writes;
@@ -59,28 +59,18 @@ fn serve(
     w: &mut Writes<'_>,
     pages: &mut dyn Pages,
 ) -> Result<(), Refusal> {
-    let Writes { releasing, base, updates } = w;
-    let region = base.arrays.region(run.array).ok_or(Refusal::UnknownObject)?;
+    let region = w.base.arrays.region(run.array).ok_or(Refusal::UnknownObject)?;
     let count = u64::from(run.count);
     let range = run.first..run.first + count;
-    base.accept_homes(run.array, range.clone());
+    w.base.accept_homes(run.array, range.clone());
     let demanded_pages = run.first..run.first + u64::from(demanded);
-    take_demands(from, run.array, demanded_pages, base.arrays);
-    let array = base.arrays.get_mut(run.array).ok_or(Refusal::UnknownObject)?;
+    take_demands(from, run.array, demanded_pages, w.base.arrays);
+    let array = w.base.arrays.get_mut(run.array).ok_or(Refusal::UnknownObject)?;
     array.statistics.served_pages += count;
-    let protected = array.share(range.clone());
-    if array.guarded {
-        // Nothing traps here. A guard that is alive goes on writing.
-        range
-            .for_each(|page| releasing.guards.write_if_live((run.array, page), base.arrays, pages));
-    } else {
-        for (array, range) in ranges(protected.into_iter().map(|page| (run.array, page))) {
-            pages.set_access(array, range, Access::Read);
-        }
-    }
+    w.share(run.array, range.clone(), pages);
+    let Writes { base, updates, .. } = w;
     base.statistics.served_pages += count;
     base.statistics.served_demanded_pages += u64::from(demanded);
-    let range = run.first..run.first + count;
     let is_fixed = range.clone().any(|page| is_compared((run.array, page), base));
     let body = if is_fixed || pages.has_pending(run.array, range.clone()) {
         // Twins must know what the answer shows, or guards here keep old bytes in memory

@@ -57,6 +57,7 @@ pub(crate) fn acquire(
     let (me, epoch, knowledge) = (w.base.mail.me, w.base.clock.epoch, &w.base.clock.knowledge);
     let news = knowledge.between(&knowledge.vector, vector);
     let news = news.filter(|interval| interval.is_news(me, &knowledge.vector));
+    let late = Runs::union(news.clone().filter(|one| one.late).map(|one| &one.runs));
     let receiving = &mut w.updates.receiving;
     let mut kept = KeptPages::default();
     let named = match *brought {
@@ -86,6 +87,11 @@ pub(crate) fn acquire(
         w.invalidate(&named, pages);
     }
     kept.bring_up_to_date(w, pages);
+    if !planted(Bug::KeepLatePagesPrivate) {
+        // A grant may bring the bytes of a late interval to others, beside what this node writes
+        // to its homes from now on (COH-3.5).
+        late.iter().for_each(|(array, range)| w.share(*array, range.clone(), pages));
+    }
     for rank in w.base.mail.others() {
         w.base.clock.knowledge.vector.raise(rank, vector.get(rank));
     }

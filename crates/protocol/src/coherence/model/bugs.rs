@@ -18,7 +18,12 @@ const BUGS: [Bug; 7] = [
 ];
 
 /// Bugs that these programs show too rarely. `tests/planted_coherence` finds them.
-const RARE: [Bug; 3] = [Bug::ApplyKnownUpdate, Bug::TellEarlyPages, Bug::ForgetStoresOfOldHome];
+const RARE: [Bug; 4] = [
+    Bug::ApplyKnownUpdate,
+    Bug::TellEarlyPages,
+    Bug::ForgetStoresOfOldHome,
+    Bug::KeepLatePagesPrivate,
+];
 
 /// Bugs that no program shows. Whatever makes a copy invalid also ends the node's wish to be the
 /// home, and the second round finds what the first one should not have proposed.

@@ -479,6 +479,44 @@ pub fn newer_update(seed: u64) {
     cluster.run((0..3).map(barrier).collect());
 }
 
+/// A node writes a word under a lock while it waits in a barrier. The word's home writes the word
+/// under the lock after it, before or after its own departure. The next holder has fetched the page
+/// meanwhile, and gets with the lock what the first node wrote (COH-3.5).
+pub fn late_section_before_a_home(seed: u64) {
+    let mut cluster = Cluster::new(3, seed);
+    let array = cluster.declare("p", 1, Homes::Explicit(vec![1]));
+    if seed.is_multiple_of(2) {
+        cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+    }
+    let (word, other, lock) = (Cell::word(0, 3), Cell::word(0, 4), 3);
+    let barrier =
+        |cluster: &mut Cluster, rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)));
+    cluster.run(vec![Thread::new(0, vec![Op::Load(word)])]);
+    cluster.run(vec![Thread::new(1, vec![Op::Store(other, 5)])]);
+    let mut calls = vec![barrier(&mut cluster, 0)];
+    cluster.run_until_quiet();
+    let section = |node, value| {
+        Thread::new(node, vec![Op::Lock(lock), Op::Store(word, value), Op::Unlock(lock)])
+    };
+    cluster.run(vec![section(0, 1)]);
+    calls.push(barrier(&mut cluster, 1));
+    cluster.run_until_quiet();
+    if seed % 4 < 2 {
+        calls.push(barrier(&mut cluster, 2));
+        cluster.run_until_quiet();
+    }
+    cluster.run(vec![Thread::new(1, vec![Op::Lock(lock)])]);
+    if calls.len() < 3 {
+        calls.push(barrier(&mut cluster, 2));
+        cluster.run_until_quiet();
+    }
+    cluster.all_succeeded(calls);
+    cluster.run(vec![Thread::new(1, vec![Op::Store(word, 2), Op::Unlock(lock)])]);
+    cluster.run(vec![Thread::new(2, vec![Op::Load(other)])]);
+    let last = vec![Op::Lock(lock), Op::Expect(word, 2), Op::Unlock(lock)];
+    cluster.run(vec![Thread::new(2, last)]);
+}
+
 /// A node pushes a page under a lock. The next holder writes to the page before the update comes
 /// (COH-10.4).
 pub fn late_update(seed: u64) {

@@ -4,7 +4,7 @@ use super::{
     DEPART, all_at, ask_and_hold_back, barrier, fill, guarded, hold_back, holds, pages, post, read,
     statistics,
 };
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, programs};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, CoherenceError, Ownership, Value};
 use oikaze_protocol::limits::PAGE;
@@ -45,6 +45,12 @@ fn bytes_that_a_late_answer_has_shown_are_not_kept_by_a_grant() {
         lock(&mut cluster, 1, 2);
         assert_eq!([24, 32].map(|at| read(&mut cluster, 1, at)), [0, 5], "seed {seed}");
     }
+}
+
+/// COH-3.5: a home names what it writes after a late interval, which a lock may bring to others.
+#[test]
+fn a_grant_brings_no_bytes_from_before_what_a_home_wrote_later() {
+    (0..40).for_each(programs::late_section_before_a_home);
 }
 
 /// COH-10.17: guards tell what the home itself has written, if they own it.
