@@ -168,7 +168,7 @@ impl Moves {
             let is_free = |writer: Option<&Option<Rank>>| match writer {
                 None => true,
                 Some(_) if is_second => planted(Bug::ConfirmWrittenPages),
-                Some(writer) => *writer == Some(home) || planted(Bug::MovePagesOfOthers),
+                Some(writer) => *writer == Some(home) || planted(Bug::MoveInvalidPages),
             };
             let parts = asked.iter().flat_map(|pages| writers.parts(pages));
             let parts = parts.filter(|(_, writer)| is_free(*writer));
