@@ -15,7 +15,7 @@ local oikaze = Proto("oikaze", "Oikaze")
 local HEADER, PREFIX = 24, 4
 local SEALS = { [0] = "CRC32C of header and frames", [1] = "CRC32C end to end", [2] = "handshake MAC", [3] = "encrypted", [4] = "authenticated" }
 local TAG_LEN = { [0] = 4, [1] = 4, [2] = 16, [3] = 16, [4] = 16 }
-local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD", "COOKIE" }
+local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD", "COOKIE", "GROUP", "GROUP_ACK" }
 local CLASSES = { [0] = "ordered", [1] = "unordered", [2] = "synchronous" }
 local REFUSALS = {
   "unknown key", "out of bounds", "not permitted", "misaligned", "malformed", "unknown name", "no room", "unknown object", "not asked",
@@ -58,6 +58,8 @@ local F = {
   credited = ProtoField.bool("oikaze.credited", "Credited", 8, nil, 4),
   message = ProtoField.uint64("oikaze.message", "Message number"),
   message_low = ProtoField.uint32("oikaze.message_low", "Message number, low half"),
+  members = ProtoField.uint32("oikaze.group.members", "Members", base.HEX),
+  stream = ProtoField.uint64("oikaze.group.stream", "Stream", base.HEX),
   offset = ProtoField.uint64("oikaze.offset", "Offset in the body"),
   head_len = ProtoField.uint8("oikaze.head_len", "Bytes of the head"),
   body_len = ProtoField.uint64("oikaze.body_len", "Bytes of the body"),
@@ -351,6 +353,19 @@ FRAME[10] = function(c)
   local len = c:left()
   c:skip(len)
   return string.format("%d bytes", len)
+end
+
+FRAME[12] = function(c)
+  local members = u32(c, F.members)
+  if c:left() == 0 then return string.format("probe of %08x", members or 0) end
+  local numbers = {}
+  while c.ok and c:left() >= 4 do numbers[#numbers + 1] = tostring(u32(c, F.message_low)) end
+  return string.format("for %08x: %s", members or 0, table.concat(numbers, " "))
+end
+
+FRAME[13] = function(c)
+  local stream = u64(c, F.stream)
+  return string.format("of %s: %s", tostring(stream), FRAME[2](c))
 end
 
 -- WIRE-2: do the lengths add up, and has every field a meaning? What is not a datagram of Oikaze hardly ever passes.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Version of the wire format (spec/wire.md). Both ends must name the same version.
-pub const WIRE_VERSION: u16 = 9;
+pub const WIRE_VERSION: u16 = 10;
 /// Size of a page in bytes. It is the unit of coherence, of rights, and of bulk fragments where
 /// they fit.
 pub const PAGE: usize = 4096;
@@ -243,6 +243,33 @@ pub const PACING_BURST: u64 = 64 << 10;
 pub const ALLOWANCE_MIN: u64 = 4096;
 /// Time for which a sender may use a share of the receive buffer after the receiver granted it.
 pub const GRANT_TIME: Duration = Duration::from_millis(50);
+/// Maximum number of members of a multicast stream. Each has one bit in every group datagram.
+pub const GROUP_MEMBERS_MAX: usize = 32;
+/// Maximum number of streams to which one node sends, and that it follows of one peer.
+pub const GROUP_STREAMS_MAX: usize = 8;
+/// Minimum number of members to which a message goes by group datagrams.
+pub const GROUP_RECEIVERS_MIN: usize = 2;
+/// Minimum length of a body, in bytes, that goes by group datagrams. A shorter body shares its
+/// datagram with other messages.
+pub const GROUP_BODY_MIN: u64 = 4096;
+/// Minimum time for which a member that has no room may hold up all others. The value exceeds a
+/// time slice of the scheduler, so that a member that only waited for its processor stays.
+pub const GROUP_HOLD_MIN: Duration = Duration::from_millis(20);
+/// Number of round trips for which a member that has no room may hold up all others.
+pub const GROUP_HOLD_ROUND_TRIPS: u32 = 4;
+/// Number of group datagrams over which the loss of a member is judged.
+pub const GROUP_LOSS_SPAN: u64 = 64;
+/// Maximum loss of group datagrams in percent. A member that loses more gets its messages alone.
+pub const GROUP_LOSS_MAX: u64 = 10;
+/// Number of spans without too much loss after which a member that was left out counts as new.
+pub const GROUP_SPANS_CALM: u32 = 16;
+/// Maximum number of probes that a member may leave unanswered.
+pub const GROUP_PROBES_MAX: u8 = 3;
+/// Time after which a member that was left out is probed again. It doubles each time up to
+/// [`GROUP_RETRY_MAX`].
+pub const GROUP_RETRY_MIN: Duration = Duration::from_secs(1);
+/// Maximum time after which a member that was left out is probed again.
+pub const GROUP_RETRY_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of nodes in one job.
 pub const NODES_MAX: u32 = 4096;
 /// Maximum length of a published name in bytes.
@@ -422,6 +449,24 @@ const _: () = assert!(
     DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 2 * (40 + 8 * ACK_RANGES_MAX) + 9 * REFUSALS_MAX + 4,
     "ACK frames of both lanes must fit"
 );
+const _: () = assert!(
+    DATAGRAM_MIN > HEADER_LEN + TAG_MAX + 48 + 8 * ACK_RANGES_MAX + 9 * REFUSALS_MAX + 4,
+    "the ACK frame of a stream must fit alone"
+);
+const _: () = assert!(
+    DATAGRAM_MIN
+        > HEADER_LEN
+            + TAG_MAX
+            + BULK_FRAME_LEN
+            + 8
+            + 4 * GROUP_MEMBERS_MAX
+            + 24
+            + HEAD_MAX
+            + FRAGMENT_STEP,
+    "the addressees and OPEN must fit beside a fragment"
+);
+const _: () = assert!(GROUP_RECEIVERS_MIN >= 2 && GROUP_RECEIVERS_MIN <= GROUP_MEMBERS_MAX);
+const _: () = assert!(GROUP_RETRY_MIN.as_nanos() <= GROUP_RETRY_MAX.as_nanos());
 const _: () = assert!(
     LOST_ITEMS_REMEMBERED >= 2 * LOST_REMEMBERED
         && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos()

@@ -57,6 +57,8 @@ impl<'a> Contents<'a> {
             }
             Frame::Close(reason) => self.close = Some(*reason),
             Frame::Fragment(bulk) => self.fragment = Some(*bulk),
+            // WIRE-4.12: a connection's own datagrams have one addressee.
+            Frame::Group(_) => return Err(Malformed::Frame),
             _ => {}
         }
         Ok(frame.elicits() && !matches!(frame, Frame::Ping))

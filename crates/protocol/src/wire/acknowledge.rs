@@ -5,7 +5,7 @@
 //! is `largest - below ..= largest`. Each further range leaves out `gap` ≥ 1 numbers below the one
 //! before. Without ranges (when only refusals or credit can be told) `largest` and `below` are 0.
 
-use super::frame::{PREFIX_LEN, kind, put_prefix};
+use super::prefix::{PREFIX_LEN, kind, put_prefix};
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{ACK_RANGES_MAX, REFUSALS_MAX};
 use crate::wind::handler::Refusal;
@@ -16,6 +16,8 @@ use core::ops::RangeInclusive;
 
 const FIXED: usize = PREFIX_LEN + 8 + 8 + 4 + 4 + 4 + 4;
 const FIRST_RANGE: usize = 4;
+/// Bytes of the stream's id, which only GROUP_ACK has.
+const STREAM: usize = 8;
 const RANGE: usize = 8;
 const REFUSED: usize = 9;
 
@@ -62,6 +64,12 @@ impl<'a> Acknowledgement<'a> {
     #[must_use]
     pub const fn frame_len(ranges: usize, refusals: usize) -> usize {
         FIXED + FIRST_RANGE + ranges.saturating_sub(1) * RANGE + refusals * REFUSED
+    }
+
+    /// Returns the length in bytes of a GROUP_ACK frame with this many ranges and refusals.
+    #[must_use]
+    pub const fn group_frame_len(ranges: usize, refusals: usize) -> usize {
+        STREAM + Acknowledgement::frame_len(ranges, refusals)
     }
 
     /// Returns the ranges, largest numbers first, disjoint and not touching.
@@ -121,10 +129,11 @@ impl<'a> Acknowledgement<'a> {
         if sound { Ok(frame) } else { Err(Invalid) }
     }
 
-    /// Writes a frame. `ranges` are largest first. Ranges after the first [`ACK_RANGES_MAX`], or
-    /// too far below, are left out.
+    /// Writes a frame, which is GROUP_ACK if there is a stream. `ranges` are largest first. Ranges
+    /// after the first [`ACK_RANGES_MAX`], or too far below, are left out.
     pub(super) fn write(
         into: &mut Vec<u8>,
+        stream: Option<u64>,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
         fields: AckFields,
         refusals: &[RefusedMessage],
@@ -132,8 +141,13 @@ impl<'a> Acknowledgement<'a> {
         let start = into.len();
         let mut ranges = ranges.take(ACK_RANGES_MAX).peekable();
         let largest = ranges.peek().map_or(0, |range| *range.end());
-        let mut fixed = ArrayVec::<u8, FIXED>::new();
-        put_prefix(&mut fixed, kind::ACKNOWLEDGE, 0, 0);
+        let mut fixed = ArrayVec::<u8, { FIXED + STREAM }>::new();
+        let kind = if stream.is_some() { kind::GROUP_ACK } else { kind::ACKNOWLEDGE };
+        put_prefix(&mut fixed, kind, 0, 0);
+        if let Some(stream) = stream {
+            fixed.put_u64(stream);
+        }
+        let counts = start + fixed.len() + 20;
         fixed.put_u64(largest);
         fixed.put_u64(fields.credit);
         fixed.put_u32(fields.delay);
@@ -165,11 +179,7 @@ impl<'a> Acknowledgement<'a> {
         }
         let len = u16::try_from(into.len() - start).unwrap_or(0);
         patch(into, start + 2, &len.to_le_bytes());
-        patch(
-            into,
-            start + PREFIX_LEN + 20,
-            &[count, u8::try_from(refusals.len()).unwrap_or(0), fields.lane as u8],
-        );
+        patch(into, counts, &[count, u8::try_from(refusals.len()).unwrap_or(0), fields.lane as u8]);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Writer of one datagram.
 
-use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
+use super::frame::CloseReason;
+use super::prefix::{PREFIX_LEN, kind, put_prefix};
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
 use crate::wire::acknowledge::{AckFields, Acknowledgement, RefusedMessage};
 use crate::wire::frame::{Fragment, Open, SmallMessage, Withdrawal};
+use crate::wire::group::Addressees;
 use crate::wire::header::{Flags, Header};
 use crate::wire::hello::{CookieReply, Hello, Refuse};
 use crate::wire::seal::SealKind;
@@ -106,7 +108,24 @@ impl<'b> Builder<'b> {
         told: AckFields,
         refusals: &[RefusedMessage],
     ) {
-        Acknowledgement::write(self.into, ranges, told, refusals);
+        Acknowledgement::write(self.into, None, ranges, told, refusals);
+    }
+
+    /// Writes a GROUP_ACK frame: an ACK frame for the datagrams of this stream.
+    pub fn group_acknowledge(
+        &mut self,
+        stream: u64,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        told: AckFields,
+        refusals: &[RefusedMessage],
+    ) {
+        Acknowledgement::write(self.into, Some(stream), ranges, told, refusals);
+    }
+
+    /// Writes a GROUP frame. `numbers` are the low halves of the message's numbers, one for each
+    /// bit of the mask, in their order. A probe has none.
+    pub fn group(&mut self, members: u32, numbers: impl Iterator<Item = u32>) {
+        Addressees::write(self.into, members, numbers);
     }
 
     /// Writes a PING frame, which asks for an acknowledgement.

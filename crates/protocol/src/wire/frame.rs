@@ -5,29 +5,15 @@ use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{BULK_FRAME_LEN, HEAD_MAX};
 use crate::wind::send::message::Class;
 use crate::wire::acknowledge::Acknowledgement;
+use crate::wire::group::{Addressees, GroupAcknowledgement};
 use crate::wire::hello::{CookieReply, Hello, Refuse};
+use crate::wire::prefix::{PREFIX_LEN, kind, put_prefix};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-pub(super) const PREFIX_LEN: usize = 4;
 const MESSAGE_FIXED: usize = 16;
 const OPEN_FIXED: usize = 24;
 const CREDITED: u8 = 4;
-
-/// Kinds on the wire (WIRE-3.2).
-pub(super) mod kind {
-    pub const PING: u8 = 1;
-    pub const ACKNOWLEDGE: u8 = 2;
-    pub const MESSAGE: u8 = 3;
-    pub const OPEN: u8 = 4;
-    pub const FRAGMENT: u8 = 5;
-    pub const WITHDRAW: u8 = 6;
-    pub const CLOSE: u8 = 7;
-    pub const HELLO: u8 = 8;
-    pub const REFUSE: u8 = 9;
-    pub const PAD: u8 = 10;
-    pub const COOKIE: u8 = 11;
-}
 
 /// A whole message in one frame (WIRE-4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +127,10 @@ pub enum Frame<'a> {
     Cookie(CookieReply),
     /// Padding, which only adds length.
     Pad,
+    /// Addressees of a group datagram (WIRE-4.12).
+    Group(Addressees<'a>),
+    /// Acknowledgement of received group datagrams (WIRE-4.13).
+    GroupAcknowledge(GroupAcknowledgement<'a>),
 }
 
 /// Returns the length of a MESSAGE frame in bytes, or `None` if no frame can be that long.
@@ -174,6 +164,8 @@ impl<'a> Frame<'a> {
                 | Frame::Refuse(_)
                 | Frame::Cookie(_)
                 | Frame::Pad
+                | Frame::Group(_)
+                | Frame::GroupAcknowledge(_)
         )
     }
 
@@ -223,6 +215,12 @@ impl<'a> Frame<'a> {
             kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),
             kind::COOKIE => CookieReply::parse(body).map(Frame::Cookie),
             kind::PAD => body.take(body.0.len()).map(|_| Frame::Pad),
+            kind::GROUP => Addressees::parse(body).map(Frame::Group),
+            kind::GROUP_ACK => {
+                let stream = body.u64()?;
+                let ack = Acknowledgement::parse(body)?;
+                Ok(Frame::GroupAcknowledge(GroupAcknowledgement { stream, ack }))
+            }
             _ => Err(Invalid),
         }
     }
@@ -264,12 +262,6 @@ fn class_of(flags: u8) -> Result<(Class, bool), Invalid> {
 
 fn flags_of(class: Class, credited: bool) -> u8 {
     class as u8 | if credited { CREDITED } else { 0 }
-}
-
-pub(super) fn put_prefix(into: &mut impl ByteWriter, kind: u8, flags: u8, len: usize) {
-    into.put_u8(kind);
-    into.put_u8(flags);
-    into.put_u16(u16::try_from(len).unwrap_or(0));
 }
 
 fn put_head_len(into: &mut impl ByteWriter, head: &[u8]) {

@@ -1,6 +1,6 @@
 //! Handshake frames (WIRE-4.8, WIRE-4.9): introduction, what was heard of the peer, and refusal.
 
-use super::frame::{PREFIX_LEN, kind, put_prefix};
+use super::prefix::{PREFIX_LEN, kind, put_prefix};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{PAGE, WIRE_VERSION};

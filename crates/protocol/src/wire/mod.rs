@@ -9,8 +9,10 @@
 pub(crate) mod acknowledge;
 pub(crate) mod build;
 pub(crate) mod frame;
+pub(crate) mod group;
 pub(crate) mod header;
 pub(crate) mod hello;
+mod prefix;
 pub(crate) mod seal;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ pub use build::Builder;
 pub use frame::{
     CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
 };
+pub use group::{Addressees, GroupAcknowledgement};
 pub use header::{Flags, Header, Lane};
 pub use hello::{Cookie, CookieReply, Hello, Introduction, Misfit, Refuse, Shown};
 pub use seal::{Seal, SealKind};

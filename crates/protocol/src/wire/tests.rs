@@ -14,10 +14,40 @@ use std::vec::Vec;
 enum Plain {
     Ping,
     Close(CloseReason),
-    Message { number: u64, class: Class, credited: bool, head: Vec<u8>, body: Vec<u8> },
-    Open { number: u64, class: Class, credited: bool, head: Vec<u8>, len: u64 },
+    Message {
+        number: u64,
+        class: Class,
+        credited: bool,
+        head: Vec<u8>,
+        body: Vec<u8>,
+    },
+    Open {
+        number: u64,
+        class: Class,
+        credited: bool,
+        head: Vec<u8>,
+        len: u64,
+    },
     Withdraw(Withdrawal),
-    Acknowledge { ranges: Vec<RangeInclusive<u64>>, told: AckFields, refusals: Vec<RefusedMessage> },
+    Acknowledge {
+        stream: Option<u64>,
+        ranges: Vec<RangeInclusive<u64>>,
+        told: AckFields,
+        refusals: Vec<RefusedMessage>,
+    },
+    Group {
+        members: u32,
+        probe: bool,
+    },
+}
+
+/// Returns the number that a group datagram has for a member.
+fn number_of(member: u8) -> u32 {
+    0x0101_0101 * u32::from(member)
+}
+
+fn members_of(mask: u32) -> impl Iterator<Item = u8> {
+    (0..32).filter(move |member| mask >> member & 1 == 1)
 }
 
 fn class() -> impl Strategy<Value = Class> {
@@ -82,8 +112,14 @@ fn plain() -> impl Strategy<Value = Plain> {
         (any::<u64>(), any::<bool>(), any::<u64>()).prop_map(|(number, charged, len)| {
             Plain::Withdraw(Withdrawal { number, charged, len })
         }),
-        (ranges(), told(), prop::collection::vec(refused, 0..=REFUSALS_MAX))
-            .prop_map(|(ranges, told, refusals)| Plain::Acknowledge { ranges, told, refusals }),
+        (any::<Option<u64>>(), ranges(), told(), prop::collection::vec(refused, 0..=REFUSALS_MAX))
+            .prop_map(|(stream, ranges, told, refusals)| Plain::Acknowledge {
+                stream,
+                ranges,
+                told,
+                refusals
+            }),
+        (1..=u32::MAX, any::<bool>()).prop_map(|(members, probe)| Plain::Group { members, probe }),
     ]
 }
 
@@ -110,8 +146,15 @@ fn write(builder: &mut Builder<'_>, plain: &Plain) {
             });
         }
         Plain::Withdraw(withdrawal) => builder.withdraw(*withdrawal),
-        Plain::Acknowledge { ranges, told, refusals } => {
+        Plain::Acknowledge { stream: None, ranges, told, refusals } => {
             builder.acknowledge(ranges.iter().cloned(), *told, refusals);
+        }
+        Plain::Acknowledge { stream: Some(stream), ranges, told, refusals } => {
+            builder.group_acknowledge(*stream, ranges.iter().cloned(), *told, refusals);
+        }
+        Plain::Group { members, probe } => {
+            let numbered = members_of(*members).filter(|_| !probe);
+            builder.group(*members, numbered.map(number_of));
         }
     }
 }
@@ -127,7 +170,23 @@ fn same(frame: &Frame<'_>, plain: &Plain) -> bool {
             *o == Open { number: *number, class: *class, credited: *credited, head, len: *len }
         }
         (Frame::Withdraw(w), Plain::Withdraw(withdrawal)) => w == withdrawal,
-        (Frame::Acknowledge(a), Plain::Acknowledge { ranges, told, refusals }) => {
+        (Frame::Group(g), Plain::Group { members, probe }) => {
+            (0..=u8::MAX).all(|member| {
+                let has = members_of(*members).any(|one| one == member);
+                let number = (has && !probe).then(|| number_of(member));
+                (g.has(member), g.number_of(member)) == (has, number)
+            }) && g.is_probe() == *probe
+        }
+        (Frame::GroupAcknowledge(g), Plain::Acknowledge { stream: Some(stream), .. })
+            if g.stream != *stream =>
+        {
+            false
+        }
+        (Frame::Acknowledge(a), Plain::Acknowledge { stream: None, ranges, told, refusals })
+        | (
+            Frame::GroupAcknowledge(GroupAcknowledgement { ack: a, .. }),
+            Plain::Acknowledge { stream: Some(_), ranges, told, refusals },
+        ) => {
             a.ranges().eq(ranges.iter().cloned())
                 && a.fields == *told
                 && a.refusals().eq(refusals.iter().copied())
@@ -157,7 +216,13 @@ fn read_all(bytes: &[u8]) -> usize {
     let _ = view.sender();
     let mut read = view.payload().len() + view.tag().len();
     for frame in view.frames() {
-        if let Ok(Frame::Acknowledge(ack)) = frame {
+        if let Ok(Frame::Group(group)) = frame {
+            read += (0..=u8::MAX).filter_map(|member| group.number_of(member)).count();
+        }
+        if let Ok(
+            Frame::Acknowledge(ack) | Frame::GroupAcknowledge(GroupAcknowledgement { ack, .. }),
+        ) = frame
+        {
             read += ack.ranges().count() + ack.refusals().count();
             let mut below = u64::MAX;
             for range in ack.ranges() {
@@ -172,7 +237,8 @@ fn read_all(bytes: &[u8]) -> usize {
 }
 
 proptest! {
-    /// WIRE-2, WIRE-4: frames are read as they were written (WIRE-1.1, 2.3, 3.1, WIRE-4.1 to 4.7).
+    /// WIRE-2, WIRE-4: frames are read as they were written (WIRE-1.1, 2.3, 3.1, WIRE-4.1 to 4.7,
+    /// WIRE-4.12, WIRE-4.13).
     #[test]
     fn round_trip(plains in prop::collection::vec(plain(), 0..12), low in any::<u32>(), offset in any::<u64>(), len in 0..2000usize) {
         let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -219,12 +285,12 @@ proptest! {
 
     /// Random frames behind a header that fits them.
     #[test]
-    fn random_frames(frames in prop::collection::vec(any::<u8>(), 0..300), kind in 0..12u8, bulk in any::<bool>()) {
+    fn random_frames(frames in prop::collection::vec(any::<u8>(), 0..300), kind in 0..14u8, bulk in any::<bool>()) {
         let mut bytes = Vec::new();
         let header = Header {
             connection: 1,
             number: 1,
-            flags: Flags(u8::from(bulk) * 2 + kind / 6 * 4),
+            flags: Flags(u8::from(bulk) * 2 + kind / 7 * 4),
             seal: SealKind::EndToEnd,
             frames_len: frames.len() as u16,
             payload_len: u16::from(bulk),
@@ -399,6 +465,45 @@ fn without_ranges_there_is_no_largest_number() {
     }
 }
 
+/// WIRE-4.12: a GROUP frame has a member, and as many numbers as members or none.
+#[test]
+fn group_frame_has_one_number_for_each_member() {
+    let parsed = |members: u32, numbers: u32| {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
+        builder.group(members, 0..numbers);
+        assert_eq!(builder.len(), 24 + Addressees::frame_len(numbers as usize) + 4);
+        builder.finish(None);
+        bytes.extend([0; 4]);
+        View::parse(&bytes).unwrap().frames().all(|frame| frame.is_ok())
+    };
+    for (members, numbers, sound) in [
+        (0b1011, 3, true),
+        (0b1011, 0, true),
+        (0b1011, 2, false),
+        (0b1011, 4, false),
+        (u32::MAX, 32, true),
+        (u32::MAX, 33, false),
+        (0, 0, false),
+        (0, 1, false),
+    ] {
+        assert_eq!(parsed(members, numbers), sound, "{members:b} {numbers}");
+    }
+}
+
+/// WIRE-4.13: a GROUP_ACK frame is an ACK frame with a stream, and no longer than it says.
+#[test]
+fn group_acknowledgement_has_the_length_that_is_reckoned() {
+    for ranges in [1u64, 5] {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
+        let all = (0..ranges).rev().map(|at| 10 * at + 1..=10 * at + 2);
+        builder.group_acknowledge(77, all, AckFields::default(), &[]);
+        assert_eq!(builder.len(), 24 + Acknowledgement::group_frame_len(ranges as usize, 0) + 4);
+        builder.finish(None);
+    }
+}
+
 /// WIND-3.1: frames that must be acknowledged.
 #[test]
 fn what_elicits_an_acknowledgement() {
@@ -416,6 +521,8 @@ fn what_elicits_an_acknowledgement() {
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 5, 1, SealKind::EndToEnd, 1232);
     builder.acknowledge([1..=3].into_iter(), AckFields::default(), &[]);
+    builder.group_acknowledge(9, [1..=3].into_iter(), AckFields::default(), &[]);
+    builder.group(1, core::iter::empty());
     builder.finish(None);
     bytes.extend([0; 4]);
     assert!(View::parse(&bytes).unwrap().frames().all(|frame| !frame.unwrap().elicits()));

@@ -1,7 +1,8 @@
 //! A recorder that writes a line of text for each datagram: its meaning, not its bytes.
 
 use super::recorder::{CapturedDatagram, Recorder};
-use oikaze_protocol::wire::{CloseReason, Flags, Frame, SealKind, View};
+use oikaze_protocol::limits::GROUP_MEMBERS_MAX;
+use oikaze_protocol::wire::{Acknowledgement, CloseReason, Flags, Frame, SealKind, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -60,6 +61,19 @@ fn write_view(line: &mut String, view: &View<'_>) -> fmt::Result {
     Ok(())
 }
 
+fn write_acknowledgement(line: &mut String, ack: &Acknowledgement<'_>) -> fmt::Result {
+    for range in ack.ranges() {
+        match range.start() == range.end() {
+            true => write!(line, " {}", range.end())?,
+            false => write!(line, " {}-{}", range.start(), range.end())?,
+        }
+    }
+    for refused in ack.refusals() {
+        write!(line, " refuses {} ({})", refused.number, refused.refusal)?;
+    }
+    Ok(())
+}
+
 fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Result {
     match frame {
         Frame::Ping => write!(line, " PING"),
@@ -68,16 +82,7 @@ fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Res
         Frame::Pad => write!(line, " PAD"),
         Frame::Acknowledge(ack) => {
             write!(line, " ACK")?;
-            for range in ack.ranges() {
-                match range.start() == range.end() {
-                    true => write!(line, " {}", range.end())?,
-                    false => write!(line, " {}-{}", range.start(), range.end())?,
-                }
-            }
-            for refused in ack.refusals() {
-                write!(line, " refuses {} ({})", refused.number, refused.refusal)?;
-            }
-            Ok(())
+            write_acknowledgement(line, ack)
         }
         Frame::Message(message) => {
             let (number, class) = (message.number, message.class);
@@ -107,6 +112,16 @@ fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Res
             hello.yours.map_or(Ok(()), |yours| write!(line, ", knows {:016x}", yours.connection))
         }
         Frame::Cookie(reply) => write!(line, " COOKIE for HELLO {}", reply.number),
+        Frame::Group(group) => {
+            line.push_str(if group.is_probe() { " GROUP probe of" } else { " GROUP for" });
+            (0..GROUP_MEMBERS_MAX as u8)
+                .filter(|member| group.has(*member))
+                .try_for_each(|member| write!(line, " {member}"))
+        }
+        Frame::GroupAcknowledge(group) => {
+            write!(line, " GROUP_ACK of {:016x}", group.stream)?;
+            write_acknowledgement(line, &group.ack)
+        }
         Frame::Refuse(refuse) => {
             write!(line, " REFUSE {:?} mine {} yours {}", refuse.misfit, refuse.mine, refuse.yours)
         }
