@@ -20,6 +20,7 @@ use crate::wind::handler::Handler;
 use crate::wind::keepalive::Liveness;
 use crate::wind::metrics::counters::Statistics;
 use crate::wind::metrics::histogram::Latency;
+use crate::wind::multicast::groups::Groups;
 use crate::wind::recovery::pto::Probe;
 use crate::wind::recovery::retransmit::BulkPortDoubt;
 use crate::wind::recovery::rtt::RoundTrip;
@@ -85,6 +86,8 @@ pub struct Connection {
     /// Fallbacks that were reported to the owner.
     pub(super) reported_fallbacks: ArrayVec<Fallback, 4>,
     pub(super) mtu: Mtu,
+    /// Streams that this node follows, and those of its own that have the peer as a member.
+    pub(super) groups: Option<Box<Groups>>,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
     pub(super) round_trips: Latency,
@@ -143,6 +146,7 @@ impl Connection {
             ack_path: AckPath::default(),
             reported_fallbacks: ArrayVec::new(),
             mtu: Mtu::new(DATAGRAM_MIN),
+            groups: None,
             events: VecDeque::new(),
             statistics: Statistics::default(),
             round_trips: Latency::default(),
@@ -215,12 +219,13 @@ impl Connection {
             && !in_flight
             && !unreported
             && self.deferred_ack.is_none()
+            && self.groups.as_ref().is_none_or(|groups| groups.is_idle())
     }
 
     /// Returns `true` if bytes wait to be sent for the first time.
     #[must_use]
     pub fn has_unsent(&self) -> bool {
-        self.outbox.has_small() || self.outbox.has_bulk()
+        self.outbox.has_small() || self.outbox.has_bulk() || self.outbox.has_shared()
     }
 
     /// Queues a message and returns its number. The connection need not be established yet.
@@ -463,7 +468,7 @@ impl Connection {
             self.refusals = Refusals::default();
         }
         self.mtu = Mtu::new(DATAGRAM_MIN);
-        self.ends = None;
+        (self.ends, self.groups) = (None, None);
         (self.ping, self.avoids_bulk_port) = (PerLane::default(), false);
         self.bulk_port_doubt = BulkPortDoubt::default();
         self.ack_path = AckPath::default();
@@ -476,6 +481,7 @@ impl Connection {
         self.outbox.fail(death, &mut self.events);
         self.events.push_back(Event::Dead(death));
         self.inbox = Inbox::new(0, 0, 0);
+        self.groups = None;
         self.ping = PerLane::default();
     }
 }

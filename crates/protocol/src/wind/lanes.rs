@@ -1,13 +1,14 @@
 //! Lanes of a connection (WIRE-2.7, WIND-3.6): the state that each of the two lanes has for itself.
 
-use super::congestion::{Controller, Gate};
+use super::congestion::{Controller, Gate, Sample};
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
-use crate::wind::recovery::in_flight::Flight;
+use crate::wind::recovery::in_flight::{Acked, Flight};
 use crate::wind::settings::Settings;
 use crate::wire::header::Lane;
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};
+use core::time::Duration;
 
 /// One value for each lane.
 #[derive(Clone, Copy, Debug, Default, Hash)]
@@ -60,6 +61,8 @@ pub(super) struct Sending {
     pub flight: Flight,
     pub controller: Box<dyn Controller>,
     pub gate: Gate,
+    /// Bytes of group datagrams in flight to the peer, which use the window, too (WIND-12.6).
+    pub shared: u64,
     /// Number of datagrams that may be sent although the window is full, and must be sent even
     /// without content.
     pub probes: u8,
@@ -73,6 +76,7 @@ impl Sending {
             flight: Flight::new(settings.failure_time, skip_seed),
             controller: settings.congestion.controller(DATAGRAM_MIN as u64, DATAGRAM_MIN as u64),
             gate: Gate::default(),
+            shared: 0,
             probes: 0,
         }
     }
@@ -82,14 +86,36 @@ impl Sending {
         self.gate.window(&*self.controller, now)
     }
 
+    /// Returns the number of bytes in flight that use the window.
+    pub fn in_flight(&self) -> u64 {
+        self.flight.in_flight() + self.shared
+    }
+
     /// Returns `true` if a datagram that must be acknowledged may be sent.
     pub fn has_room(&self, now: Time) -> bool {
-        self.probes > 0 || self.flight.in_flight() < self.window(now)
+        self.probes > 0 || self.in_flight() < self.window(now)
+    }
+
+    /// Feeds the controller with datagrams that were acknowledged. `marked` of them are newly
+    /// reported as marked. `limited` tells whether the window was the limit. Returns how many marks
+    /// count.
+    pub fn acknowledged(
+        &mut self,
+        now: Time,
+        acked: &Acked,
+        marked: u32,
+        limited: bool,
+        smoothed: Option<Duration>,
+    ) -> u64 {
+        let Acked { bytes, datagrams, latest, round_trip, .. } = *acked;
+        let sample =
+            Sample { now, bytes, sent: latest, delay: round_trip, datagrams, marked, limited };
+        self.gate.acknowledged(&mut *self.controller, sample, smoothed)
     }
 
     /// Returns when the pace permits the next fragment, if nothing else prevents it.
     pub fn pace_time(&self) -> Option<Time> {
-        self.gate.opens().filter(|_| self.flight.in_flight() < self.controller.window())
+        self.gate.opens().filter(|_| self.in_flight() < self.controller.window())
     }
 
     /// Returns the earliest time at which a datagram in flight is to be given up or asked for.

@@ -15,6 +15,7 @@ mod keys;
 mod lanes;
 mod metrics;
 mod mtu;
+pub mod multicast;
 mod progress;
 mod receive;
 mod recovery;

@@ -1,23 +1,25 @@
 //! Receiving: processes a verified datagram and calls the layer above. Nothing here transmits.
 
-use super::congestion::Sample;
 use super::connection::{CLOSE_SENDS, Connection, Phase};
 use super::handshake::Heard;
-use super::lanes::Sending;
 use crate::limits::{ACKS_A_DATAGRAM, DATAGRAM_NUMBER_MAX, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::received::Wants;
 use crate::wind::death::{Death, Nonsense};
+use crate::wind::event::Event;
 use crate::wind::handler::Handler;
 use crate::wind::handler::UpcallTarget;
-use crate::wind::recovery::in_flight::{Acked, Item};
+use crate::wind::recovery::in_flight::{Acked, Flight, Item};
 use crate::wind::recv::queue::FrameOutcome;
+use crate::wind::send::queue::Outbox;
 use crate::wire::acknowledge::Acknowledgement;
 use crate::wire::frame::{CloseReason, Fragment, Frame, Open};
+use crate::wire::group::GroupAcknowledgement;
 use crate::wire::header::{Flags, Lane};
 use crate::wire::hello::CookieReply;
 use crate::wire::view::{Frames, Malformed, View};
+use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
 use core::ops::Range;
 
@@ -30,6 +32,7 @@ struct Contents<'a> {
     messages: Option<Frames<'a>>,
     close: Option<CloseReason>,
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
+    group_acknowledgement: Option<GroupAcknowledgement<'a>>,
     fragment: Option<Fragment>,
 }
 
@@ -55,6 +58,10 @@ impl<'a> Contents<'a> {
             Frame::Acknowledge(ack) => {
                 self.acknowledgements.try_push(*ack).map_err(|_| Malformed::Frame)?
             }
+            Frame::GroupAcknowledge(group) => {
+                let before = self.group_acknowledgement.replace(*group);
+                before.map_or(Ok(()), |_| Err(Malformed::Frame))?
+            }
             Frame::Close(reason) => self.close = Some(*reason),
             Frame::Fragment(bulk) => self.fragment = Some(*bulk),
             // WIRE-4.12: a connection's own datagrams have one addressee.
@@ -65,12 +72,7 @@ impl<'a> Contents<'a> {
     }
 
     fn wants(&self, ack_now: bool) -> Wants {
-        match (self.elicits, ack_now) {
-            (false, _) => Wants::Nothing,
-            (true, false) => Wants::Acknowledgement,
-            (true, true) if self.messages.is_some() => Wants::Answer,
-            (true, true) => Wants::AtOnce,
-        }
+        if self.elicits { Wants::of(self.messages.is_some(), ack_now) } else { Wants::Nothing }
     }
 }
 
@@ -279,6 +281,10 @@ impl Connection {
             if let Some(number) = flight.skipped_in(ack) {
                 return Some(Nonsense::Skipped { number });
             }
+            // WIND-12.11: the peer may have credit and refusals for what another member has forged.
+            if self.groups.as_ref().is_some_and(|groups| groups.sends()) {
+                continue;
+            }
             let (granted, most) = (ack.fields.credit, self.outbox.credit_possible());
             if granted > most {
                 return Some(Nonsense::Credit { granted, most });
@@ -303,13 +309,18 @@ impl Connection {
     ) -> Sum {
         let mut sum = Sum::default();
         let by = (view.header().lane(), view.header().number);
-        let can_wait = contents.messages.is_some() && contents.acknowledgements.len() == 1;
+        let can_wait = contents.messages.is_some()
+            && contents.acknowledgements.len() == 1
+            && contents.group_acknowledgement.is_none();
         for ack in &contents.acknowledgements {
             let sound = (can_wait && self.put_off(now, by, ack)) || self.acknowledged(now, by, ack);
             if !sound {
                 self.statistics.malformed += 1;
                 (sum.dropped, sum.wrong) = (true, true);
             }
+        }
+        if let Some(group) = &contents.group_acknowledgement {
+            self.group_acknowledged(now, by, group);
         }
         sum.refusals_before = self.refusals.len();
         // WIND-4.6: datagrams that cannot cause refusals are accepted all the same, because they
@@ -382,6 +393,13 @@ impl Connection {
         by: (Lane, u64),
         ack: &Acknowledgement<'_>,
     ) -> bool {
+        let lane = ack.fields.lane;
+        self.statistics.acknowledgements_received += 1;
+        // WIND-3.1: check before processing anything of the frame.
+        if !self.sending[lane].flight.has_sent(ack.largest) {
+            return false;
+        }
+        let refused_any = self.take_refusals(now, ack);
         let Connection {
             sending,
             outbox,
@@ -391,89 +409,72 @@ impl Connection {
             mtu,
             statistics,
             round_trips,
+            groups,
             ..
         } = self;
-        let lane = ack.fields.lane;
-        let Sending { flight, controller, gate, probes } = &mut sending[lane];
-        statistics.acknowledgements_received += 1;
-        // WIND-3.1: check before processing anything of the frame.
-        if !flight.has_sent(ack.largest) {
-            return false;
-        }
-        outbox.set_now(now);
-        let limited = flight.in_flight() * 2 >= controller.window();
-        let mut refused_any = false;
-        // WIND-4.6: process refusals before the items that are acknowledged with them.
-        for refused in ack.refusals() {
-            statistics.refusals_received += 1;
-            if outbox.refused(refused.number, refused.refusal, events) {
-                refused_any = true;
-            }
-        }
-        // Fragments come latest first, and adjacent ones are recorded as one range.
-        let mut row: Option<(u64, Range<u64>)> = None;
-        let acked = flight.acknowledge(now, ack, |item| match item {
-            Item::Message(number) => outbox.acked_small(number, false, events),
-            Item::Withdrawal(number) => outbox.acked_small(number, true, events),
-            Item::Fragment { message, offset, len } => {
-                let bytes = offset..offset + u64::from(len);
-                match &mut row {
-                    Some((number, last)) if *number == message && bytes.end == last.start => {
-                        last.start = offset
-                    }
-                    _ => {
-                        if let Some((number, before)) = row.replace((message, bytes)) {
-                            outbox.acked_fragment(number, before, events);
-                        }
-                    }
+        let sending = &mut sending[lane];
+        let limited = sending.in_flight() * 2 >= sending.controller.window();
+        let acked =
+            settle_items(&mut sending.flight, now, ack, outbox, events, |item| match item {
+                Item::AckSent { lane, largest, refusals: through } => {
+                    received[lane].confirm(largest);
+                    refusals.confirm(through);
                 }
-            }
-            Item::AckSent { lane, largest, refusals: through } => {
-                received[lane].confirm(largest);
-                refusals.confirm(through);
-            }
-            Item::SizeProbe => mtu.probe_acked(now),
-        });
-        if let Some((number, bytes)) = row {
-            outbox.acked_fragment(number, bytes, events);
-        }
+                Item::GroupAckSent { key, largest, refusals: through } => {
+                    groups.iter_mut().for_each(|groups| groups.confirm(key, largest));
+                    refusals.confirm(through);
+                }
+                Item::SizeProbe => mtu.probe_acked(now),
+                Item::Message(_) | Item::Withdrawal(_) | Item::Fragment { .. } => {}
+            });
         if let Some(round_trip) = acked.round_trip {
             round_trips.record(round_trip);
         }
         if acked.bytes > 0 {
-            let Acked { bytes, datagrams, latest, round_trip, .. } = acked;
-            let sample = Sample {
-                now,
-                bytes,
-                sent: latest,
-                delay: round_trip,
-                datagrams,
-                marked: 0,
-                limited,
-            };
-            statistics.marked_sent += gate.acknowledged(
-                &mut **controller,
-                sample,
-                ack.fields.marked,
-                flight.rtt.smoothed(),
-            );
+            let marked = sending.gate.marks.news(ack.fields.marked);
+            let smoothed = sending.flight.rtt.smoothed();
+            statistics.marked_sent += sending.acknowledged(now, &acked, marked, limited, smoothed);
         }
         if acked.bytes + acked.spurious > 0 {
-            *probes = 0;
+            sending.probes = 0;
         }
         statistics.spurious_losses += acked.spurious;
         if received[by.0].acknowledgement_came(by.1) && acked.probed_in_vain {
-            flight.probe.was_in_vain();
+            sending.flight.probe.was_in_vain();
         }
         if acked.undo {
             statistics.windows_restored += 1;
-            controller.spurious(now);
+            sending.controller.spurious(now);
         }
-        gate.granted(now, ack.fields.share);
-        outbox.grant(ack.fields.credit);
+        sending.gate.granted(now, ack.fields.share);
+        outbox.grant(ack.fields.credit.min(outbox.credit_possible()));
         outbox.advance(events);
         self.detect_lost(now, lane);
         self.weigh_sizes(now, lane);
+        self.after_acknowledgement(now, ack, refused_any);
+        true
+    }
+
+    /// Processes the refusals of an acknowledgement, before the items that are acknowledged with
+    /// them (WIND-4.6). Returns `true` if they settle anything.
+    pub(super) fn take_refusals(&mut self, now: Time, ack: &Acknowledgement<'_>) -> bool {
+        let Connection { outbox, events, statistics, .. } = self;
+        outbox.set_now(now);
+        let mut any = false;
+        for refused in ack.refusals() {
+            statistics.refusals_received += 1;
+            any |= outbox.refused(refused.number, refused.refusal, events);
+        }
+        any
+    }
+
+    /// Notes the effects of an acknowledgement on what is waited for.
+    pub(super) fn after_acknowledgement(
+        &mut self,
+        now: Time,
+        ack: &Acknowledgement<'_>,
+        refused_any: bool,
+    ) {
         if refused_any {
             self.sending
                 .both_mut()
@@ -488,12 +489,47 @@ impl Connection {
                 .into_iter()
                 .for_each(|lane| self.ping[lane] |= !self.sending[lane].flight.is_empty());
         }
-        true
     }
 }
 
+/// Settles what an acknowledgement of this flight is about. Calls `on_other` for each item that
+/// belongs to no message.
+pub(super) fn settle_items(
+    flight: &mut Flight,
+    now: Time,
+    ack: &Acknowledgement<'_>,
+    outbox: &mut Outbox,
+    events: &mut VecDeque<Event>,
+    mut on_other: impl FnMut(Item),
+) -> Acked {
+    // Fragments come latest first, and adjacent ones are recorded as one range.
+    let mut row: Option<(u64, Range<u64>)> = None;
+    let acked = flight.acknowledge(now, ack, |item| match item {
+        Item::Message(number) => outbox.acked_small(number, false, events),
+        Item::Withdrawal(number) => outbox.acked_small(number, true, events),
+        Item::Fragment { message, offset, len } => {
+            let bytes = offset..offset + u64::from(len);
+            match &mut row {
+                Some((number, last)) if *number == message && bytes.end == last.start => {
+                    last.start = offset
+                }
+                _ => {
+                    if let Some((number, before)) = row.replace((message, bytes)) {
+                        outbox.acked_fragment(number, before, events);
+                    }
+                }
+            }
+        }
+        other => on_other(other),
+    });
+    if let Some((number, bytes)) = row {
+        outbox.acked_fragment(number, bytes, events);
+    }
+    acked
+}
+
 /// Returns `true` if the whole body of this message is in this datagram.
-fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
+pub(super) fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
     fragment.message_low == open.number as u32
         && fragment.offset == 0
         && payload.len() as u64 == open.len

@@ -48,6 +48,9 @@ impl Connection {
         if self.outbox.is_blocked() {
             consider(Some(self.credit_ask));
         }
+        if let Some(groups) = &self.groups {
+            consider(groups.next_timeout());
+        }
         Some(first)
     }
 
@@ -94,6 +97,9 @@ impl Connection {
                 self.ping[lane] = true;
             }
             self.note_empty_queue(now, lane);
+        }
+        if self.groups.is_some() {
+            self.group_timeout(now);
         }
         self.ask_for_credit(now);
     }
@@ -144,6 +150,7 @@ impl Connection {
             self.inbox.shrink();
             self.received.both_mut().into_iter().for_each(ReceivedDatagrams::shrink);
             self.sending.both_mut().into_iter().for_each(|sending| sending.flight.shrink());
+            self.groups.iter_mut().for_each(|groups| groups.shrink());
             self.events.shrink_to(8);
         }
     }

@@ -168,6 +168,7 @@ impl Connection {
         self.refusals.is_due()
             || self.inbox.credit_due()
             || self.received.both().iter().any(|arrivals| arrivals.is_due(now))
+            || self.groups.as_ref().is_some_and(|groups| groups.ack_is_due(now))
     }
 
     fn begin<'b>(&self, lane: Lane, into: &'b mut Vec<u8>) -> Builder<'b> {
@@ -238,6 +239,7 @@ impl Connection {
 
     fn data_goes(&mut self, now: Time) {
         self.received.both_mut().into_iter().for_each(|arrivals| arrivals.data_goes(now));
+        self.groups.iter_mut().for_each(|groups| groups.data_goes(now));
     }
 
     /// Fills the datagram from the small queue. Returns `true` if there was a frame. While nothing
@@ -360,13 +362,16 @@ impl Connection {
                 continue;
             }
             let mut ranges = Ranges::new();
-            arrivals.list(&self.refusals, &mut ranges);
+            arrivals.list(self.refusals.withheld(lane), &mut ranges);
             let refusals = if written { 0 } else { self.refusals.reportable() };
             let len = Acknowledgement::frame_len(ranges.len(), refusals);
             if must || then + len <= builder.room() {
                 self.write_ack((lane, &ranges), refusals, by, now, with_message, builder);
                 (written, reported) = (true, reported || refusals > 0);
             }
+        }
+        if by == Lane::Small && self.groups.is_some() {
+            reported |= self.write_group_ack(now, with_message, then, written, builder);
         }
         if by == Lane::Small {
             self.refusals.all_reported();
@@ -388,7 +393,7 @@ impl Connection {
         let credit = self.inbox.report_credit();
         let reported = (&mut self.refusals, refusals);
         let (largest, through) =
-            self.received[lane].write(now, ranges, credit, with_message, reported, builder);
+            self.received[lane].write(now, (None, ranges), credit, with_message, reported, builder);
         self.sending[by].flight.carry(Item::AckSent { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals as u64;
@@ -407,7 +412,7 @@ impl Connection {
         let inline = inline.and_then(|piece| self.outbox.bytes_of(piece));
         let mode = self.send_mode(lane, now);
         let sending = &mut self.sending[lane];
-        let full = sending.flight.in_flight() + builder.len() as u64 >= sending.window(now);
+        let full = sending.in_flight() + builder.len() as u64 >= sending.window(now);
         if elicits && (full || sending.probes > 0) {
             builder.flag(Flags::ACK_NOW);
         }
@@ -446,7 +451,7 @@ impl Connection {
         builder.close(death.close_reason());
         for (lane, refusals) in [(Lane::Small, self.refusals.reportable()), (Lane::Bulk, 0)] {
             let mut ranges = Ranges::new();
-            self.received[lane].list(&self.refusals, &mut ranges);
+            self.received[lane].list(self.refusals.withheld(lane), &mut ranges);
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, &mut builder, None, false);

@@ -31,6 +31,17 @@ pub(crate) enum Wants {
     AtOnce,
 }
 
+impl Wants {
+    /// Returns what the sender of a datagram expects that must be acknowledged.
+    pub fn of(has_message: bool, ack_now: bool) -> Wants {
+        match (has_message, ack_now) {
+            (_, false) => Wants::Acknowledgement,
+            (true, true) => Wants::Answer,
+            (false, true) => Wants::AtOnce,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct ReceivedDatagrams {
     lane: Lane,
@@ -165,14 +176,14 @@ impl ReceivedDatagrams {
         self.deadline
     }
 
-    /// Lists the ranges for an ACK frame, largest first, without a number that is withheld. The
+    /// Lists the ranges for an ACK frame, largest first, without the number that is withheld. The
     /// result is filled in place, because a return value would be moved whole, however few the
     /// ranges.
-    pub fn list(&self, refusals: &Refusals, ranges: &mut Ranges) {
+    pub fn list(&self, withheld: Option<u64>, ranges: &mut Ranges) {
         if planted(Bug::AcknowledgeUnreceived) {
             return ranges.push(1..=self.largest);
         }
-        let withheld = refusals.withheld(self.lane).unwrap_or(u64::MAX);
+        let withheld = withheld.unwrap_or(u64::MAX);
         for range in self.seen.iter().rev().take_while(|range| range.end > self.report_from) {
             let (low, high) = (range.start.max(self.report_from), range.end - 1);
             // A withheld number splits its range in two.
@@ -187,13 +198,14 @@ impl ReceivedDatagrams {
     }
 
     /// Writes an ACK frame of these ranges ([`list`](Self::list)) into a datagram with or without a
-    /// message of this node. Returns what to remember of it: the largest number reported, see
-    /// [`confirm`](Self::confirm), and the result of [`Refusals::report`] for the first `count`
-    /// refusals. The datagram must be acknowledged if the frame reports any refusals.
+    /// message of this node. It is a GROUP_ACK frame if there is a stream. Returns what to remember
+    /// of it: the largest number reported, see [`confirm`](Self::confirm), and the result of
+    /// [`Refusals::report`] for the first `count` refusals. The datagram must be acknowledged if
+    /// the frame reports any refusals.
     pub fn write(
         &mut self,
         now: Time,
-        ranges: &Ranges,
+        (stream, ranges): (Option<u64>, &Ranges),
         credit: u64,
         with_message: bool,
         (refusals, count): (&mut Refusals, usize),
@@ -207,7 +219,12 @@ impl ReceivedDatagrams {
             AckFields { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
         let mut refused = ArrayVec::<RefusedMessage, REFUSALS_MAX>::new();
         let through = refusals.report(count, &mut refused);
-        builder.acknowledge(ranges.iter().cloned(), fields, &refused);
+        match stream {
+            None => builder.acknowledge(ranges.iter().cloned(), fields, &refused),
+            Some(stream) => {
+                builder.group_acknowledge(stream, ranges.iter().cloned(), fields, &refused);
+            }
+        }
         self.pending = 0;
         self.due = false;
         self.deadline = None;

@@ -13,7 +13,7 @@ mod tests;
 pub use cubic::Cubic;
 pub use delay::Delay;
 pub use receive_share::Shares;
-pub(super) use send_gate::Gate;
+pub(super) use send_gate::{Gate, Marks};
 
 use crate::time::Time;
 use alloc::boxed::Box;

@@ -7,13 +7,28 @@ use crate::time::Time;
 use crate::wind::congestion::receive_share::Grant;
 use core::time::Duration;
 
+/// Count of marked datagrams that a peer reports, as far as it was processed (WIND-9.5).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks(u32);
+
+impl Marks {
+    /// Returns how many of the marks that an ACK frame reports are new.
+    pub fn news(&mut self, reported: u32) -> u32 {
+        // An acknowledgement that was overtaken counts fewer marks than are known. Modulo 2³², half
+        // of all differences are negative.
+        let new = reported.wrapping_sub(self.0);
+        let new = if new > u32::MAX / 2 { 0 } else { new };
+        self.0 = self.0.wrapping_add(new);
+        new
+    }
+}
+
 /// Send limits of one lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gate {
     grant: Grant,
     pacer: Pacer,
-    /// The peer's count of marked datagrams, as far as it was processed.
-    marked: u32,
+    pub marks: Marks,
     /// Latest known time.
     now: Time,
 }
@@ -65,21 +80,15 @@ impl Gate {
         self.grant.note(now, share);
     }
 
-    /// Called when an ACK has come that acknowledges `sample`, whose marks are not filled in. The
-    /// ACK counts `marked` marked datagrams in all (WIND-9.5). Returns how many of them are new.
+    /// Called when an ACK has come that acknowledges `sample`, with as many marks as it newly
+    /// reports. Returns how many of them count, which are no more than its datagrams.
     pub fn acknowledged(
         &mut self,
         controller: &mut dyn Controller,
         sample: Sample,
-        marked: u32,
         round_trip: Option<Duration>,
     ) -> u64 {
-        // An acknowledgement that was overtaken counts fewer marks than are known. Modulo 2³², half
-        // of all differences are negative.
-        let new = marked.wrapping_sub(self.marked);
-        let new = if new > u32::MAX / 2 { 0 } else { new };
-        self.marked = self.marked.wrapping_add(new);
-        let new = new.min(sample.datagrams);
+        let new = sample.marked.min(sample.datagrams);
         controller.acknowledged(&Sample { marked: new, ..sample });
         if let Some(round_trip) = round_trip {
             self.pacer.set_pace(
@@ -126,7 +135,8 @@ mod tests {
             limited: true,
         };
         let mut report = |gate: &mut Gate, marked: u32| {
-            gate.acknowledged(&mut counter, sample, marked, None);
+            let marked = gate.marks.news(marked);
+            gate.acknowledged(&mut counter, Sample { marked, ..sample }, None);
             counter.0
         };
         assert_eq!(report(&mut gate, 3), 3);
@@ -135,7 +145,7 @@ mod tests {
         assert_eq!(report(&mut gate, 5), 5);
         assert_eq!(report(&mut gate, 1000), 13, "no more than were acknowledged");
         assert_eq!(report(&mut gate, 1001), 14);
-        gate.marked = u32::MAX;
+        gate.marks = Marks(u32::MAX);
         assert_eq!(report(&mut gate, 1), 16, "it wraps");
     }
 
@@ -154,7 +164,7 @@ mod tests {
             marked: 0,
             limited: false,
         };
-        gate.acknowledged(&mut *controller, sample, 0, Some(round_trip));
+        gate.acknowledged(&mut *controller, sample, Some(round_trip));
         assert_eq!((gate.is_open(at), gate.opens()), (true, None));
         let mut sent = 0;
         while gate.is_open(at) {

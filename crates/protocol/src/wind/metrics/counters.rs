@@ -65,6 +65,12 @@ pub struct Statistics {
     pub unknown_fragments: u64,
     /// Datagrams not acknowledged because there was no room to hold their messages back.
     pub over_limit: u64,
+    /// Group datagrams addressed to the peer.
+    pub group_datagrams_sent: u64,
+    /// Group datagrams of the peer that were accepted.
+    pub group_datagrams_received: u64,
+    /// Group datagrams whose content was sent again to the peer alone.
+    pub group_datagrams_lost: u64,
     pub refusals_sent: u64,
     pub refusals_received: u64,
     pub restarts: u64,

@@ -33,6 +33,8 @@ pub(crate) enum Item {
     AckSent { lane: Lane, largest: u64, refusals: u64 },
     /// Padding of a size probe (WIND-8.2), which carries nothing else.
     SizeProbe,
+    /// A GROUP_ACK frame for the followed stream of this key, like `AckSent`.
+    GroupAckSent { key: u32, largest: u64, refusals: u64 },
 }
 
 impl Item {
@@ -171,6 +173,20 @@ impl Flight {
     pub fn skip_to(&mut self, number: u64) {
         assert!(self.sent.is_empty() && number >= self.first);
         self.first = number;
+    }
+
+    /// Lets the next datagram have this number. The numbers before it belong to datagrams that went
+    /// to other members of a stream (WIND-12.2).
+    pub fn advance_to(&mut self, number: u64) {
+        if self.sent.is_empty() {
+            self.first = self.first.max(number);
+        }
+        let first_item = self.first_item + self.items.len() as u64;
+        while self.next_number() < number {
+            let (at, kind) = (self.last_step, Evidence::Plain);
+            let (bytes, items, content) = (0, 0, false);
+            self.sent.push_back(Sent { at, bytes, items, kind, content, first_item });
+        }
     }
 
     /// Returns `true` if a datagram of this number was sent.

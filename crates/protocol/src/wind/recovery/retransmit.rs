@@ -179,7 +179,7 @@ pub(crate) fn lost(
                 let len = u64::from(len) - u64::from(planted(Bug::RepeatTooLittle));
                 outbox.lost_fragment(message, offset..offset + len);
             }
-            Item::AckSent { .. } => refusals.report_again(),
+            Item::AckSent { .. } | Item::GroupAckSent { .. } => refusals.report_again(),
             Item::SizeProbe => {}
         }
     }

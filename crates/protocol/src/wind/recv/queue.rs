@@ -261,19 +261,22 @@ impl Inbox {
         bytes: &[u8],
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
-        // The low half of the number means the number nearest above the floor. A number below the
-        // floor was delivered long ago (WIRE-4.5).
-        let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
-        if ahead > u32::MAX / 2 {
+        let Some(message) = self.number(fragment.message_low) else {
             return FrameOutcome::Duplicate;
-        }
-        let message = self.floor + u64::from(ahead);
+        };
         let taken = self.fill(message, fragment.offset, bytes, above);
         if taken == FrameOutcome::New {
             let (len, end) = (bytes.len(), fragment.offset + bytes.len() as u64);
             self.latest = LatestFragment { message, end, len, opens };
         }
         taken
+    }
+
+    /// Completes the low half of a message number to the nearest number at or above the floor.
+    /// Returns `None` for a number below the floor, which was delivered long ago (WIRE-4.5).
+    pub fn number(&self, low: u32) -> Option<u64> {
+        let ahead = low.wrapping_sub(self.floor as u32);
+        (ahead <= u32::MAX / 2).then(|| self.floor + u64::from(ahead))
     }
 
     /// Returns what will probably come next, up to `bytes` bytes.

@@ -28,6 +28,17 @@ pub(crate) enum Stage {
     Settled,
 }
 
+/// State of a shared message towards one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SharedStage {
+    /// The message waits for the member's credit.
+    Waiting,
+    /// Bytes from here on wait for group datagrams.
+    Sending { next: u64 },
+    /// Nothing of the message waits for group datagrams any more.
+    Ended,
+}
+
 /// Progress of a fragmented message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SendProgress {
@@ -58,6 +69,8 @@ pub(crate) struct Outgoing {
     pub token: Token,
     /// Whether the body is cut at page boundaries.
     pub pages: bool,
+    /// Whether the bytes that were never sent go by group datagrams (WIND-12.3).
+    pub shared: bool,
     pub stage: Stage,
 }
 

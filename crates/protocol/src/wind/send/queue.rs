@@ -8,6 +8,7 @@
 mod cancel;
 mod retransmit;
 mod settle;
+mod share;
 use super::outgoing::{BodyPiece, Outgoing, SendProgress, Sizes, Stage, body_max, cost};
 use crate::limits::{
     BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM,
@@ -29,6 +30,8 @@ pub(crate) struct Outbox {
     bulk_waiting: VecDeque<u64>,
     run: u32,
     blocked: VecDeque<u64>,
+    /// Number of messages of which bytes wait for group datagrams.
+    shared: usize,
     sizes: Option<Sizes>,
     credit_most: u64,
     credit_limit: u64,
@@ -61,6 +64,7 @@ impl Outbox {
             bulk_waiting: VecDeque::new(),
             run: 0,
             blocked: VecDeque::new(),
+            shared: 0,
             sizes: None,
             credit_most: 0,
             credit_limit: 0,
@@ -162,6 +166,11 @@ impl Outbox {
 
     /// Accepts a message and returns its number.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
+        self.add(now, message, false)
+    }
+
+    /// Accepts a message whose bytes wait for group datagrams if `shared` is set.
+    fn add(&mut self, now: Time, message: Message, shared: bool) -> Result<u64, PostError> {
         let len = message.body.len();
         let max = body_max(message.charge);
         if len > max {
@@ -184,8 +193,10 @@ impl Outbox {
             posted: now,
             token,
             pages: false,
+            shared,
             stage: Stage::Waiting,
         });
+        self.shared += usize::from(shared);
         if self.sizes.is_some() {
             self.start(number);
         }
@@ -256,7 +267,9 @@ impl Outbox {
     fn enqueue(&mut self, number: u64) {
         let sizes = self.sizes.unwrap_or_default();
         let Some(message) = self.get_mut(number) else { return };
-        if sizes.hold(message) {
+        if message.shared {
+            message.stage = Stage::Bulk(SendProgress::default());
+        } else if sizes.hold(message) {
             message.stage = Stage::Small { queued: true };
             self.small.push_back(number);
         } else {
@@ -314,11 +327,13 @@ impl Outbox {
         let Stage::Bulk(progress) = &message.stage else { return None };
         let most = self.full_fragment(message, progress.opened)?;
         let lost = progress.lost.iter().next();
-        let from = lost.clone().unwrap_or(progress.next..message.len);
+        // Bytes that wait for group datagrams are not sent here.
+        let end = if message.shared { progress.next } else { message.len };
+        let from = lost.clone().unwrap_or(progress.next..end);
         let len = most.min(from.end - from.start);
         let lost_left =
             progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
-        let last = !lost_left && progress.next.max(from.start + len) == message.len;
+        let last = !lost_left && progress.next.max(from.start + len) == end;
         let was_sent = from.start < progress.next;
         Some(BodyPiece {
             number,
@@ -332,15 +347,7 @@ impl Outbox {
     /// Returns the bytes of a full fragment of this message. `opened` tells whether the peer knows
     /// the message's beginning.
     pub fn full_fragment(&self, message: &Outgoing, opened: bool) -> Option<u64> {
-        let sizes = self.sizes?;
-        let row = match &message.body {
-            Body::Rows(rows) => Some(rows.block.row),
-            Body::Segment(_) if message.pages && sizes.fragment / PAGE <= PAGES_A_DATAGRAM => {
-                Some(PAGE as u32)
-            }
-            _ => None,
-        };
-        Some(sizes.fragment(message.len, row, (!opened).then_some(&message.head)))
+        Some(full_fragment(self.sizes?, message, opened))
     }
 
     /// Returns the source of a piece whose bytes are not stored here: a segment, or a segment among
@@ -418,8 +425,11 @@ impl Outbox {
         loop {
             self.activate(BULK_ACTIVE);
             let Some(&number) = self.bulk.front() else { break };
-            if let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(number) {
-                if progress.active && (progress.next < *len || !progress.lost.is_empty()) {
+            if let Some(Outgoing { stage: Stage::Bulk(progress), len, shared, .. }) =
+                self.get_mut(number)
+            {
+                let unsent = progress.next < *len && !*shared;
+                if progress.active && (unsent || !progress.lost.is_empty()) {
                     break;
                 }
                 progress.active = false;
@@ -439,4 +449,16 @@ impl Outbox {
             self.blocked.shrink_to(8);
         }
     }
+}
+
+/// Returns the bytes of a full fragment of this message in datagrams of these sizes.
+pub(crate) fn full_fragment(sizes: Sizes, message: &Outgoing, opened: bool) -> u64 {
+    let row = match &message.body {
+        Body::Rows(rows) => Some(rows.block.row),
+        Body::Segment(_) if message.pages && sizes.fragment / PAGE <= PAGES_A_DATAGRAM => {
+            Some(PAGE as u32)
+        }
+        _ => None,
+    };
+    sizes.fragment(message.len, row, (!opened).then_some(&message.head))
 }

@@ -7,6 +7,7 @@ mod forecasts;
 mod keys;
 mod lives;
 mod model;
+mod multicast;
 mod observed;
 mod path;
 #[cfg(feature = "planted-bugs")]

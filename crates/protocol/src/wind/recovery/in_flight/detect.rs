@@ -102,6 +102,19 @@ impl Flight {
         self.trim();
     }
 
+    /// Declares all datagrams in flight lost. Called when nobody waits for their acknowledgements
+    /// any more.
+    pub fn give_up(
+        &mut self,
+        now: Time,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) {
+        for at in 0..self.sent.len() {
+            self.lose(at, now, Cause::Probe, false, &mut on_lost);
+        }
+        self.trim();
+    }
+
     /// Called when the probe timer ran out, and returns what that means. None, the oldest two or
     /// all of the datagrams in flight count as lost, so that their content is sent again
     /// (WIND-5.4).

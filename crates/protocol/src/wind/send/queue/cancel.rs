@@ -17,6 +17,7 @@ impl Outbox {
             }
             message.token = Token::NONE;
             message.body = Body::Empty;
+            self.shared -= usize::from(core::mem::take(&mut message.shared));
             if !matches!(
                 message.stage,
                 Stage::Acknowledged | Stage::Settled | Stage::Withdrawn { .. }

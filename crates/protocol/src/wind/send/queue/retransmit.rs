@@ -62,11 +62,15 @@ impl Outbox {
             progress.lost.insert(missing);
         }
         if !progress.lost.is_empty() && !core::mem::replace(&mut progress.active, true) {
-            let at =
-                self.bulk.iter().position(|active| *active > number).unwrap_or(self.bulk.len());
-            self.bulk.insert(at, number);
-            self.run = 0;
+            self.rejoin(number);
         }
+    }
+
+    /// Puts a message back into the rotation, before all with greater numbers.
+    pub(super) fn rejoin(&mut self, number: u64) {
+        let at = self.bulk.iter().position(|active| *active > number).unwrap_or(self.bulk.len());
+        self.bulk.insert(at, number);
+        self.run = 0;
     }
 
     /// Begins with the lowest numbers again. Called when nothing is acknowledged, because the peer

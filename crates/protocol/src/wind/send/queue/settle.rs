@@ -55,6 +55,10 @@ impl Outbox {
     /// message was not settled before.
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) -> bool {
         let Some(message) = self.get_mut(number) else { return false };
+        // A member of a group can make its peer refuse what was not sent yet (WIND-12.11).
+        if message.stage == Stage::Waiting {
+            return false;
+        }
         let news = message.stage != Stage::Settled;
         let is_reported = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
         if !is_reported && refusal == Refusal::NotPresent && message.token != Token::NONE {
@@ -75,6 +79,7 @@ impl Outbox {
         if let Some(message) = self.get_mut(number) {
             message.body = Body::Empty;
             message.stage = Stage::Settled;
+            self.end_sharing(number);
         }
     }
 

@@ -1,0 +1,151 @@
+//! Multicast state of one connection: the streams of the peer that this node follows, and the
+//! flights of this node's own streams that have the peer as a member.
+
+use crate::limits::GROUP_STREAMS_MAX;
+use crate::time::Time;
+use crate::wind::ack::received::ReceivedDatagrams;
+use crate::wind::congestion::Marks;
+use crate::wind::recovery::in_flight::Flight;
+use crate::wire::header::Lane;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A stream of the peer, of which this node is a member.
+pub(in crate::wind) struct FollowedStream {
+    pub id: u64,
+    /// Name of the stream in this connection, which is never used again.
+    pub key: u32,
+    pub arrivals: ReceivedDatagrams,
+}
+
+/// Group datagrams of one of this node's streams that are in flight to the peer.
+pub(in crate::wind) struct SharedFlight {
+    pub stream: u64,
+    pub flight: Flight,
+    /// Marks that the peer has reported for the stream.
+    pub marks: Marks,
+    pub fate: GroupFate,
+}
+
+/// Fate of the group datagrams that were addressed to one member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::wind) struct GroupFate {
+    /// Largest number that was acknowledged, or 0.
+    pub largest: u64,
+    pub acknowledged: u64,
+    pub lost: u64,
+    /// Whether everything in flight was given up, and nothing was acknowledged since.
+    pub given_up: bool,
+}
+
+/// Multicast state of a connection that takes part in a stream.
+#[derive(Default)]
+pub(in crate::wind) struct Groups {
+    followed: Vec<FollowedStream>,
+    pub flights: Vec<SharedFlight>,
+    keys: u32,
+}
+
+impl Groups {
+    /// Returns `true` if this node sends group datagrams to the peer.
+    pub fn sends(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// Begins to follow a stream. Returns `false` if there are too many.
+    pub fn follow(&mut self, id: u64, share: u32) -> bool {
+        if self.followed(id).is_some() {
+            return true;
+        }
+        if self.followed.len() >= GROUP_STREAMS_MAX {
+            return false;
+        }
+        self.keys = self.keys.wrapping_add(1);
+        let arrivals = ReceivedDatagrams::new(Lane::Bulk, share);
+        self.followed.push(FollowedStream { id, key: self.keys, arrivals });
+        true
+    }
+
+    pub fn leave(&mut self, id: u64) {
+        self.followed.retain(|stream| stream.id != id);
+    }
+
+    pub fn followed(&self, id: u64) -> Option<&FollowedStream> {
+        self.followed.iter().find(|stream| stream.id == id)
+    }
+
+    pub fn followed_mut(&mut self, id: u64) -> Option<&mut FollowedStream> {
+        self.followed.iter_mut().find(|stream| stream.id == id)
+    }
+
+    /// Returns the stream whose acknowledgement goes next: one that is due, or one with news.
+    pub fn next_ack(&mut self, now: Time) -> Option<&mut FollowedStream> {
+        let is_due = |stream: &FollowedStream| stream.arrivals.is_due(now);
+        let at = self
+            .followed
+            .iter()
+            .position(is_due)
+            .or_else(|| self.followed.iter().position(|stream| stream.arrivals.has_news()))?;
+        self.followed.get_mut(at)
+    }
+
+    /// Returns `true` if an acknowledgement of group datagrams is due.
+    pub fn ack_is_due(&self, now: Time) -> bool {
+        self.followed.iter().any(|stream| stream.arrivals.is_due(now))
+    }
+
+    /// Called when the datagram with a GROUP_ACK frame was acknowledged.
+    pub fn confirm(&mut self, key: u32, largest: u64) {
+        if let Some(stream) = self.followed.iter_mut().find(|stream| stream.key == key) {
+            stream.arrivals.confirm(largest);
+        }
+    }
+
+    /// Called when a datagram with a message of this node is sent to the peer.
+    pub fn data_goes(&mut self, now: Time) {
+        self.followed.iter_mut().for_each(|stream| stream.arrivals.data_goes(now));
+    }
+
+    pub fn flight(&self, stream: u64) -> Option<&SharedFlight> {
+        self.flights.iter().find(|shared| shared.stream == stream)
+    }
+
+    pub fn flight_mut(&mut self, stream: u64) -> Option<&mut SharedFlight> {
+        self.flights.iter_mut().find(|shared| shared.stream == stream)
+    }
+
+    /// Begins a flight to the peer. Numbers are those of the stream, none of which is skipped.
+    pub fn join(&mut self, stream: u64, failure_time: Duration) {
+        if self.flight(stream).is_none() {
+            let flight = Flight::new(failure_time, 0);
+            let (marks, fate) = (Marks::default(), GroupFate::default());
+            self.flights.push(SharedFlight { stream, flight, marks, fate });
+        }
+    }
+
+    /// Returns the bytes of group datagrams in flight to the peer.
+    pub fn in_flight(&self) -> u64 {
+        self.flights.iter().map(|shared| shared.flight.in_flight()).sum()
+    }
+
+    /// Returns the earliest time at which a group datagram is to be acknowledged or given up.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let deadlines = self.followed.iter().filter_map(|stream| stream.arrivals.deadline());
+        let timers = self.flights.iter().flat_map(|shared| {
+            [shared.flight.loss_time(), shared.flight.probe_time()].into_iter().flatten()
+        });
+        deadlines.chain(timers).min()
+    }
+
+    /// Returns `true` if nothing waits to be acknowledged, in either direction.
+    pub fn is_idle(&self) -> bool {
+        self.flights.iter().all(|shared| shared.flight.is_empty())
+            && !self.followed.iter().any(|stream| stream.arrivals.has_news())
+    }
+
+    /// Gives memory back while idle.
+    pub fn shrink(&mut self) {
+        self.flights.iter_mut().for_each(|shared| shared.flight.shrink());
+        self.followed.iter_mut().for_each(|stream| stream.arrivals.shrink());
+    }
+}

@@ -1,0 +1,147 @@
+//! One member of a stream, as the sender sees it: whether multicast reaches the member, and when it
+//! is tried again.
+
+use super::groups::GroupFate;
+use crate::Rank;
+use crate::limits::{
+    GROUP_HOLD_MIN, GROUP_HOLD_ROUND_TRIPS, GROUP_LOSS_MAX, GROUP_LOSS_SPAN, GROUP_PROBES_MAX,
+    GROUP_RETRY_MAX, GROUP_RETRY_MIN, GROUP_SPANS_CALM,
+};
+use crate::time::Time;
+use core::time::Duration;
+
+/// State of a member of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// The member was asked to follow the stream and has not answered.
+    Invited,
+    /// The member follows the stream, and probes show whether multicast reaches it.
+    Joined,
+    /// The member has acknowledged a group datagram, and gets messages by them.
+    Proven,
+    /// The member gets its messages alone, because it answered no probe, held the others up or lost
+    /// too much. It is probed again later.
+    Out,
+    /// The member does not follow the stream.
+    Refused,
+    /// The connection to the member has ended, or the member is a new process.
+    Lost,
+}
+
+/// Member of a stream.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub rank: Rank,
+    pub state: MemberState,
+    /// Least number whose acknowledgement proves that multicast reaches the member.
+    proof_from: u64,
+    /// Number of probes since then that were sent.
+    probes: u8,
+    /// Time of the next probe, or of the end of the wait for an answer.
+    due: Time,
+    /// Time until the next retry, once the member is left out.
+    retry: Duration,
+    /// Start of the time in which the member holds all others up.
+    held_since: Option<Time>,
+    /// Fate at the beginning of the span over which loss is judged.
+    judged: GroupFate,
+    /// Spans without too much loss since the member was proven.
+    calm: u32,
+}
+
+impl Member {
+    pub fn new(rank: Rank) -> Member {
+        Member {
+            rank,
+            state: MemberState::Invited,
+            proof_from: 0,
+            probes: 0,
+            due: Time(0),
+            retry: GROUP_RETRY_MIN,
+            held_since: None,
+            judged: GroupFate::default(),
+            calm: 0,
+        }
+    }
+
+    /// Returns `true` if the member can still be proven.
+    pub fn is_possible(&self) -> bool {
+        !matches!(self.state, MemberState::Refused | MemberState::Lost)
+    }
+
+    pub fn is_proven(&self) -> bool {
+        self.state == MemberState::Proven
+    }
+
+    /// Begins to probe the member. The next group datagram has number `next`.
+    pub fn joined(&mut self, next: u64, now: Time) {
+        (self.state, self.proof_from, self.probes, self.due) = (MemberState::Joined, next, 0, now);
+    }
+
+    /// Leaves the member out until it is tried again (WIND-12.9).
+    pub fn leave_out(&mut self, now: Time) {
+        (self.state, self.due) = (MemberState::Out, now + self.retry);
+        self.retry = (self.retry * 2).min(GROUP_RETRY_MAX);
+        self.held_since = None;
+    }
+
+    /// Returns `true` if a probe to the member is due.
+    pub fn wants_probe(&self, now: Time) -> bool {
+        self.state == MemberState::Joined && self.probes < GROUP_PROBES_MAX && self.due <= now
+    }
+
+    /// Called when a probe was sent that counts as unanswered after `timeout`.
+    pub fn probed(&mut self, now: Time, timeout: Duration) {
+        self.due = now + timeout.max(GROUP_HOLD_MIN);
+        self.probes += 1;
+    }
+
+    /// Returns the next time at which the member's state may change by itself.
+    pub fn next_timeout(&self) -> Option<Time> {
+        matches!(self.state, MemberState::Joined | MemberState::Out).then_some(self.due)
+    }
+
+    /// Learns from the fate of the group datagrams that were addressed to the member. Returns
+    /// `true` if the member is to be left out.
+    pub fn learn(&mut self, fate: GroupFate, next: u64, now: Time) -> bool {
+        match self.state {
+            MemberState::Joined if self.probes > 0 && fate.largest >= self.proof_from => {
+                (self.state, self.judged, self.calm) = (MemberState::Proven, fate, 0);
+                false
+            }
+            MemberState::Joined => self.probes >= GROUP_PROBES_MAX && self.due <= now,
+            MemberState::Proven => fate.given_up || self.loses_too_much(fate),
+            MemberState::Out if self.due <= now => {
+                self.joined(next, now);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Judges the loss of a whole span (WIND-12.9).
+    fn loses_too_much(&mut self, fate: GroupFate) -> bool {
+        let lost = fate.lost.saturating_sub(self.judged.lost);
+        let all = lost + fate.acknowledged.saturating_sub(self.judged.acknowledged);
+        if all < GROUP_LOSS_SPAN {
+            return false;
+        }
+        self.judged = fate;
+        self.calm += 1;
+        if self.calm >= GROUP_SPANS_CALM {
+            self.retry = GROUP_RETRY_MIN;
+        }
+        lost * 100 > all * GROUP_LOSS_MAX
+    }
+
+    /// Notes whether the member holds all others up, and then its round trip. Returns when it is
+    /// left out for that (WIND-12.9).
+    pub fn holds_up(&mut self, round_trip: Option<Duration>, now: Time) -> Option<Time> {
+        let Some(round_trip) = round_trip else {
+            self.held_since = None;
+            return None;
+        };
+        let longest = (round_trip * GROUP_HOLD_ROUND_TRIPS).max(GROUP_HOLD_MIN);
+        Some(*self.held_since.get_or_insert(now) + longest)
+    }
+}

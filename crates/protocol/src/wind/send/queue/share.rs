@@ -1,0 +1,85 @@
+//! Messages whose first flight goes by group datagrams (WIND-12.3). Their bytes do not take part in
+//! the rotation of bulk before they are lost or no longer shared.
+
+use super::super::outgoing::{BodyPiece, Outgoing, SharedStage, Sizes, Stage};
+use super::{Outbox, full_fragment};
+use crate::time::Time;
+use crate::wind::event::PostError;
+use crate::wind::send::message::Message;
+
+impl Outbox {
+    /// Accepts a message whose bytes wait for group datagrams.
+    pub fn post_shared(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
+        self.add(now, message, true)
+    }
+
+    /// Returns `true` if bytes wait for group datagrams.
+    pub fn has_shared(&self) -> bool {
+        self.shared > 0
+    }
+
+    /// Returns what a message still needs of group datagrams.
+    pub fn shared_stage(&self, number: u64) -> SharedStage {
+        match self.get(number) {
+            Some(Outgoing { shared: true, stage: Stage::Waiting, .. }) => SharedStage::Waiting,
+            Some(Outgoing { shared: true, stage: Stage::Bulk(progress), .. }) => {
+                SharedStage::Sending { next: progress.next }
+            }
+            _ => SharedStage::Ended,
+        }
+    }
+
+    /// Returns the piece of a shared message that begins at `offset`, for datagrams of these sizes.
+    /// `opened` tells whether all addressees know the message's beginning.
+    pub fn shared_piece(
+        &self,
+        number: u64,
+        offset: u64,
+        sizes: Sizes,
+        opened: bool,
+    ) -> Option<BodyPiece> {
+        let message = self.get(number)?;
+        let left = message.len.checked_sub(offset)?;
+        let len = full_fragment(sizes, message, opened).min(left);
+        let (last, was_sent) = (len == left, false);
+        Some(BodyPiece { number, offset, len: u32::try_from(len).ok()?, last, was_sent })
+    }
+
+    /// Advances a message after a group datagram has taken a piece of it.
+    pub fn shared_sent(&mut self, piece: &BodyPiece) {
+        let end = piece.offset + u64::from(piece.len);
+        let Some(message) = self.get_mut(piece.number) else { return };
+        let len = message.len;
+        if let Stage::Bulk(progress) = &mut message.stage {
+            progress.next = progress.next.max(end);
+            progress.lost.remove(piece.offset..end);
+            if progress.next == len {
+                self.end_sharing(piece.number);
+            }
+        }
+    }
+
+    /// Lets the bytes of a message that were never sent go by the bulk lane.
+    pub fn unshare(&mut self, number: u64) {
+        if !self.end_sharing(number) {
+            return;
+        }
+        let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(number) else {
+            return;
+        };
+        if progress.next == 0 {
+            // Nothing was sent, so the message takes its turn as others do.
+            self.enqueue(number);
+        } else if progress.next < *len && !core::mem::replace(&mut progress.active, true) {
+            self.rejoin(number);
+        }
+    }
+
+    /// Notes that no more bytes of a message wait for group datagrams. Returns `true` if some did.
+    pub(super) fn end_sharing(&mut self, number: u64) -> bool {
+        let shared =
+            self.get_mut(number).is_some_and(|message| core::mem::take(&mut message.shared));
+        self.shared -= usize::from(shared);
+        shared
+    }
+}

@@ -1,0 +1,182 @@
+//! Members that come, go, lose and stand still.
+
+use super::world::{Ends, Group};
+use crate::Rank;
+use crate::limits::{GROUP_RETRY_MIN, GROUP_STREAMS_MAX};
+use crate::wind::multicast::{GroupStream, MemberState};
+use crate::wind::tests::support::channel::Faults;
+use crate::wind::tests::support::world::message;
+use crate::wind::*;
+use crate::wire::SealKind;
+use core::time::Duration;
+use std::vec::Vec;
+
+const ALL: [Rank; 4] = [1, 2, 3, 4];
+
+fn proven(seed: u64) -> Group {
+    Group::proven(4, Settings::default(), Faults::default(), seed)
+}
+
+/// WIND-12.8: a member that no group datagram reaches is not proven, and gets its messages alone.
+#[test]
+fn unreached_member_is_not_proven() {
+    let mut group = Group::new(4, Settings::default(), Faults::default(), 1);
+    group.multicast[3].faults.loss = 1.0;
+    group.join_all();
+    group.post(&message(Class::Ordered, 1, 100_000), &ALL);
+    group.run(|group| group.states()[3] == MemberState::Out);
+    assert_eq!(group.states()[..3], [MemberState::Proven; 3]);
+    group.post(&message(Class::Ordered, 2, 100_000), &ALL);
+    group.settle();
+    // It is tried again, with longer and longer pauses.
+    let before = group.stream.statistics().datagrams_sent;
+    group.run_for(GROUP_RETRY_MIN * 8);
+    let probes = group.stream.statistics().datagrams_sent - before;
+    assert!((6..=12).contains(&probes), "{probes}");
+    group.multicast[3].faults.loss = 0.0;
+    group.run(|group| group.states()[3] == MemberState::Proven);
+}
+
+/// WIND-12.9: a member whose datagrams all get lost is left out soon, and the others do not wait.
+#[test]
+fn member_that_never_acknowledges_is_left_out() {
+    let mut group = proven(3);
+    group.multicast[1].faults.loss = 1.0;
+    for id in 1..20 {
+        group.post(&message(Class::Ordered, id, 200_000), &ALL);
+    }
+    let began = group.now;
+    let others =
+        |group: &Group| [0, 2, 3].iter().all(|at| group.members[*at].handler.delivered.len() == 19);
+    group.run(others);
+    assert_eq!(group.states()[1], MemberState::Out);
+    assert!(group.now - began < Duration::from_millis(200), "{:?}", group.now - began);
+    group.settle();
+}
+
+/// WIND-12.6, WIND-12.9: a member with some loss does not hold the others up for long.
+#[test]
+fn others_keep_going_beside_a_lossy_member() {
+    let turns = |loss: f64| {
+        let mut group = proven(5);
+        group.multicast[1].faults.loss = loss;
+        let before = group.turns;
+        for id in 1..40 {
+            group.post(&message(Class::Ordered, id, 200_000), &ALL);
+        }
+        let others = |group: &Group| {
+            [0, 2, 3].iter().all(|at| group.members[*at].handler.delivered.len() == 39)
+        };
+        group.run(others);
+        let turns = group.turns - before;
+        group.settle();
+        turns
+    };
+    let (clean, lossy) = (turns(0.0), turns(0.05));
+    assert!(lossy < clean * 20, "{clean} turns without loss, {lossy} with it");
+}
+
+/// WIND-12.9: a member that stands still is left out, and dies as any peer does.
+#[test]
+fn dead_member_ends_with_its_connection() {
+    let mut group = proven(7);
+    group.stopped[2] = true;
+    for id in 1..10 {
+        group.post(&message(Class::Ordered, id, 400_000), &ALL);
+    }
+    let others =
+        |group: &Group| [0, 1, 3].iter().all(|at| group.members[*at].handler.delivered.len() == 9);
+    group.run(others);
+    assert!(group.states()[2] == MemberState::Out, "{:?}", group.states());
+    group.run(|group| group.states()[2] == MemberState::Lost);
+    let failed = |event: &&Event| matches!(event, Event::Failed(..));
+    assert_eq!(group.sender[2].events.iter().filter(failed).count(), 9);
+    group.post(&message(Class::Ordered, 20, 100_000), &[1, 2, 4]);
+    group.settle();
+    assert!(group.stream.is_usable() && group.stream.is_open());
+}
+
+/// WIND-12.9: a member that stood still for a while and lost its group datagrams gets them alone.
+#[test]
+fn partitioned_member_catches_up() {
+    let mut group = proven(9);
+    group.post(&message(Class::Ordered, 1, 2_000_000), &ALL);
+    group.step();
+    group.stopped[0] = true;
+    group.run_for(Duration::from_millis(500));
+    group.stopped[0] = false;
+    group.post(&message(Class::Ordered, 2, 500_000), &ALL);
+    group.settle();
+    group.run(|group| group.states()[0] == MemberState::Proven);
+}
+
+/// WIND-12.10, WIND-1.6: after a member has restarted, no old number means a new message.
+#[test]
+fn restarted_member_is_lost_to_the_stream() {
+    let mut group = proven(11);
+    group.post(&message(Class::Ordered, 1, 4_000_000), &ALL);
+    (0..2).for_each(|_| group.step());
+    // A new process at the rank of member 2, which knows no stream.
+    let me = Introduction::here(2, 5, 11, 0x1234_5671);
+    group.members[1].connection = Connection::new(Settings::default(), me, 0, 1, group.now);
+    group.members[1].handler = Default::default();
+    let now = group.now;
+    group.members[1].connection.connect(now);
+    let restarted = |event: &Event| matches!(event, Event::Restarted { .. });
+    group.run(|group| group.sender[1].events.iter().any(restarted));
+    group.posted.clear();
+    group.sender.iter_mut().for_each(|end| end.events.clear());
+    // It begins with new messages of the same numbers, before the owner has told the stream.
+    group.post_alone(message(Class::Ordered, 7, 50_000), 2);
+    group.run(|group| group.members[1].handler.delivered.len() == 1);
+    assert_eq!(group.states()[1], MemberState::Lost);
+    group.run(Group::is_idle);
+}
+
+/// WIND-12.10: the rest of everything goes to each member alone when a stream ends.
+#[test]
+fn ended_stream_leaves_nothing_behind() {
+    let mut group = proven(13);
+    for id in 1..5 {
+        group.post(&message(Class::Ordered, id, 1_000_000), &ALL);
+    }
+    (0..4).for_each(|_| group.step());
+    group.stream.end(group.now, &mut Ends(&mut group.sender));
+    assert!(!group.stream.is_usable() && !group.stream.is_open());
+    assert_eq!(group.stream.next_timeout(), None);
+    group.settle();
+    assert!(group.unicast_bulk > 1_000_000);
+}
+
+/// WIND-12.2: streams do not depend on each other, and a connection follows few.
+#[test]
+fn connection_follows_few_streams() {
+    let mut group = proven(15);
+    let connection = &mut group.members[0].connection;
+    assert!(connection.follow_stream(group.stream.id()), "it follows already");
+    for id in 1..GROUP_STREAMS_MAX as u64 {
+        assert!(connection.follow_stream(id));
+    }
+    assert!(!connection.follow_stream(99));
+    connection.leave_stream(1);
+    assert!(connection.follow_stream(99) && !connection.follows_stream(1));
+}
+
+/// WIND-12.3: too few members share nothing.
+#[test]
+fn one_proven_member_gets_its_messages_alone() {
+    let mut group = Group::new(3, Settings::default(), Faults::default(), 17);
+    group.join(1);
+    group.stream.refused(2, group.now, &mut Ends(&mut group.sender));
+    group.run(|group| group.states()[0] == MemberState::Proven);
+    group.post(&message(Class::Ordered, 1, 50_000), &[1, 2, 3]);
+    group.settle();
+    assert_eq!(group.stream.statistics().messages, 0);
+    assert_eq!(group.states(), [MemberState::Proven, MemberState::Refused, MemberState::Invited]);
+    let mut two = GroupStream::new(1, &[1, 2], SealKind::EndToEnd);
+    assert!(two.is_usable());
+    two.refused(1, group.now, &mut Ends(&mut group.sender));
+    assert!(!two.is_usable());
+    let states: Vec<_> = two.members().collect();
+    assert_eq!(states, [(1, MemberState::Refused), (2, MemberState::Invited)]);
+}
