@@ -41,6 +41,7 @@ impl Handler for Anything {
 
 const ME: u64 = 0x1111;
 const PEER: u64 = 0x2222;
+const STREAM: u64 = 0x3333;
 
 fn connection(now: Time) -> Connection {
     let settings = Settings { held_max: 1 << 20, assembly_max: 1 << 20, ..Settings::default() };
@@ -75,17 +76,20 @@ fn connection(now: Time) -> Connection {
 }
 
 /// `len u8 | flags u8 | number u8 | frames`: one datagram from the fuzzer's bytes, and what is left
-/// of them.
+/// of them. Flag 8 makes it one of a stream (WIND-12).
 fn datagram<'b>(input: &'b [u8], into: &mut Vec<u8>) -> Option<&'b [u8]> {
     let ([len, flags, number], rest) = input.split_first_chunk::<3>()?;
     let (frames, rest) = rest.split_at_checked(usize::from(*len).min(rest.len()))?;
     let payload = if flags & 2 != 0 { usize::from(*number) + 1 } else { 0 };
     into.clear();
     let handshake = flags & 4 != 0;
-    into.extend(if handshake { 0 } else { ME }.to_le_bytes());
+    let group = !handshake && flags & 8 != 0;
+    let connection = if group { STREAM } else { ME };
+    into.extend(if handshake { 0 } else { connection }.to_le_bytes());
     // The last of all numbers, too.
     into.extend((*number as i8 as u64).to_le_bytes());
-    into.extend([flags & 3, if handshake { 2 } else { 1 }]);
+    let lane = if group { 4 } else { 0 };
+    into.extend([flags & 3 | lane, if handshake { 2 } else { 1 }]);
     into.extend(u16::try_from(frames.len()).ok()?.to_le_bytes());
     into.extend(u16::try_from(payload).ok()?.to_le_bytes());
     into.extend([0, 0]);
@@ -97,6 +101,7 @@ fn datagram<'b>(input: &'b [u8], into: &mut Vec<u8>) -> Option<&'b [u8]> {
 fuzz_target!(|input: &[u8]| {
     let mut now = Time(1);
     let mut connection = connection(now);
+    connection.follow_stream(STREAM);
     for token in 0..6u64 {
         let body = match token % 3 {
             0 => Body::Empty,
@@ -117,8 +122,12 @@ fuzz_target!(|input: &[u8]| {
     let (mut input, mut bytes, mut out) = (input, Vec::new(), Vec::new());
     while let Some(rest) = datagram(input, &mut bytes) {
         input = rest;
-        if let Ok(view) = View::parse(&bytes) {
-            connection.receive(now, &view, 0, &mut Anything);
+        match View::parse(&bytes) {
+            Ok(view) if view.header().connection == STREAM => {
+                connection.receive_group(now, &view, 0, &mut Anything);
+            }
+            Ok(view) => connection.receive(now, &view, 0, &mut Anything),
+            Err(_) => {}
         }
         now += Duration::from_micros(100);
         if connection.next_timeout().is_some_and(|at| at <= now) {

@@ -6,9 +6,9 @@ use crate::run::Outcome;
 use oikaze_protocol::planted::{Bug, plant};
 
 /// Returns all bugs that the simulator must catch. Others are left to the tests of the protocol:
-/// bugs of updates, those of locks that are passed on, those of moving homes, those of barriers in
-/// arenas, those of messages that are read late (COH-10.21), and those of late intervals (COH-6.5),
-/// because all threads of a simulated node enter a collective together.
+/// bugs of updates, those of multicast, those of locks that are passed on, those of moving homes,
+/// those of barriers in arenas, those of messages that are read late (COH-10.21), and those of late
+/// intervals (COH-6.5), because all threads of a simulated node enter a collective together.
 pub fn catchable() -> impl Iterator<Item = Bug> {
     let is_beyond = |bug: &Bug| {
         matches!(bug, Bug::LoseLateInterval | Bug::TrustTwinOfRead)
@@ -19,6 +19,7 @@ pub fn catchable() -> impl Iterator<Item = Bug> {
             || Bug::OF_NOTIFICATIONS.contains(bug)
             || Bug::OF_DEPARTURES.contains(bug)
             || Bug::OF_MOVING_HOMES.contains(bug)
+            || Bug::OF_MULTICAST.contains(bug)
     };
     Bug::ALL.into_iter().filter(move |bug| !is_beyond(bug))
 }

@@ -119,6 +119,11 @@ bugs! {
     ServeMovedPagesLate = 105,
     RefuseMovedPages = 106,
     ForgetStoresOfOldHome = 107,
+    CountForAllMembers = 110,
+    ForgetGroupRepair = 111,
+    TakeNumberOfOther = 112,
+    ForgetLeftOut = 113,
+    ForgetGroupFlight = 114,
 }
 
 impl Bug {
@@ -180,6 +185,15 @@ impl Bug {
         Bug::ServeMovedPagesLate,
         Bug::RefuseMovedPages,
         Bug::ForgetStoresOfOldHome,
+    ];
+
+    /// Bugs of multicast (WIND-12), which not every simulated cluster uses.
+    pub const OF_MULTICAST: [Bug; 5] = [
+        Bug::CountForAllMembers,
+        Bug::ForgetGroupRepair,
+        Bug::TakeNumberOfOther,
+        Bug::ForgetLeftOut,
+        Bug::ForgetGroupFlight,
     ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared

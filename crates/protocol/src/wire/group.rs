@@ -34,6 +34,12 @@ impl<'a> Addressees<'a> {
         self.members.checked_shr(u32::from(member)).is_some_and(|rest| rest & 1 == 1)
     }
 
+    /// Returns the member with the least index.
+    #[must_use]
+    pub fn first(&self) -> u8 {
+        self.members.trailing_zeros() as u8
+    }
+
     /// Returns `true` if the datagram has no message, and only asks for an acknowledgement.
     #[must_use]
     pub fn is_probe(&self) -> bool {

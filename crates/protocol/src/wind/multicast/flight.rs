@@ -2,16 +2,21 @@
 //! datagrams in flight to the peer (WIND-12.3, WIND-12.6 to WIND-12.8).
 
 use super::groups::{GroupFate, SharedFlight};
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::connection::{Connection, Phase};
 use crate::wind::event::PostError;
+use crate::wind::metrics::counters::Statistics;
+use crate::wind::mtu::Mtu;
 use crate::wind::receive::settle_items;
-use crate::wind::recovery::in_flight::Item;
+use crate::wind::recovery::in_flight::{Cause, Item};
 use crate::wind::recovery::pto::{Probe, PtoAction};
 use crate::wind::recovery::retransmit::lost;
+use crate::wind::recv::refusals::Refusals;
 use crate::wind::send::message::Message;
 use crate::wind::send::mode::SendMode;
 use crate::wind::send::outgoing::{BodyPiece, SharedStage};
+use crate::wind::send::queue::Outbox;
 use crate::wire::group::GroupAcknowledgement;
 use crate::wire::header::Lane;
 use alloc::boxed::Box;
@@ -26,6 +31,8 @@ pub(in crate::wind) struct GroupSent {
     pub bytes: usize,
     /// Whether it asks for an acknowledgement at once.
     pub asks: bool,
+    /// Whether the peer is the first addressee.
+    pub is_first: bool,
     /// Piece of the message in this connection, or `None` for a probe.
     pub piece: Option<BodyPiece>,
 }
@@ -78,8 +85,9 @@ impl Connection {
         let Some(groups) = groups else { return };
         if let Some(shared) = groups.flight_mut(stream) {
             shared.flight.give_up(now, |cause, items| {
-                statistics.group_datagrams_lost += 1;
-                lost(outbox, refusals, mtu, statistics, cause, items);
+                if !planted(Bug::ForgetGroupFlight) {
+                    repair(outbox, refusals, mtu, statistics, cause, items);
+                }
             });
         }
         groups.flights.retain(|shared| shared.stream != stream);
@@ -130,8 +138,8 @@ impl Connection {
 
     /// Called when a group datagram was sent that is addressed to the peer.
     pub(in crate::wind) fn group_sent(&mut self, now: Time, sent: GroupSent) {
-        let GroupSent { stream, number, bytes, asks, piece } = sent;
-        let Connection { groups, outbox, sending, statistics, .. } = self;
+        let GroupSent { stream, number, bytes, asks, is_first, piece } = sent;
+        let Connection { groups, outbox, sending, statistics, events, .. } = self;
         let Some(shared) = groups.as_mut().and_then(|groups| groups.flight_mut(stream)) else {
             return;
         };
@@ -140,6 +148,10 @@ impl Connection {
             let BodyPiece { number: message, offset, len, .. } = piece;
             shared.flight.carry(Item::Fragment { message, offset, len });
             outbox.shared_sent(&piece);
+            if planted(Bug::CountForAllMembers) && !is_first {
+                outbox.acked_fragment(message, offset..offset + u64::from(len), events);
+                outbox.advance(events);
+            }
         }
         shared.flight.commit(now, bytes, SendMode::Plain, true, asks);
         sending.bulk.gate.sent(now, bytes);
@@ -179,6 +191,10 @@ impl Connection {
             if let Some(round_trip) = acked.round_trip {
                 round_trips.record(round_trip);
             }
+            if acked.datagrams > 0 {
+                // Also a probe's acknowledgement shows that multicast reaches the peer.
+                flight.probe.answered();
+            }
             if acked.bytes > 0 {
                 let marked = marks.news(ack.fields.marked);
                 let smoothed = flight.rtt.smoothed();
@@ -208,8 +224,7 @@ impl Connection {
             let SharedFlight { flight, fate, .. } = shared;
             let latest = flight.detect_lost(now, |cause, items| {
                 fate.lost += 1;
-                statistics.group_datagrams_lost += 1;
-                lost(outbox, refusals, mtu, statistics, cause, items);
+                repair(outbox, refusals, mtu, statistics, cause, items);
             });
             if let Some(sent) = latest {
                 sending.bulk.controller.lost(sent, now);
@@ -234,11 +249,25 @@ impl Connection {
             statistics.probe_timeouts += 1;
             let action = flight.ran_out(now, |cause, items| {
                 fate.lost += 1;
-                statistics.group_datagrams_lost += 1;
-                lost(outbox, refusals, mtu, statistics, cause, items);
+                repair(outbox, refusals, mtu, statistics, cause, items);
             });
             ping.small |= action == PtoAction::Ask;
         }
         self.count_shared();
+    }
+}
+
+/// Queues the content of a lost group datagram for the member that lost it.
+fn repair(
+    outbox: &mut Outbox,
+    refusals: &mut Refusals,
+    mtu: &mut Mtu,
+    statistics: &mut Statistics,
+    cause: Cause,
+    items: &mut dyn Iterator<Item = Item>,
+) {
+    statistics.group_datagrams_lost += 1;
+    if !planted(Bug::ForgetGroupRepair) {
+        lost(outbox, refusals, mtu, statistics, cause, items);
     }
 }

@@ -2,6 +2,7 @@
 //! acknowledges them (WIND-12.4, WIND-12.5).
 
 use crate::limits::DATAGRAM_NUMBER_MAX;
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::received::{Ranges, Wants};
 use crate::wind::connection::{Connection, Phase};
@@ -118,7 +119,8 @@ impl Connection {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
-        if let (Some(low), Some((fragment, open))) = (group.number_of(member), part)
+        let named = if planted(Bug::TakeNumberOfOther) { group.first() } else { member };
+        if let (Some(low), Some((fragment, open))) = (group.number_of(named), part)
             && !self.take_part(low, fragment, open, view.payload(), handler)
         {
             return;

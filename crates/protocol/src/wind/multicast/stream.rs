@@ -4,6 +4,7 @@ use super::groups::GroupFate;
 use super::member::{Member, MemberState};
 use crate::Rank;
 use crate::limits::{DATAGRAM_NUMBER_MAX, GROUP_MEMBERS_MAX, GROUP_RECEIVERS_MIN};
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::connection::Connection;
 use crate::wire::{FIRST_NUMBER, SealKind};
@@ -201,6 +202,9 @@ impl GroupStream {
 
     /// Leaves a member out for a while.
     pub(super) fn leave_out(&mut self, index: u8, now: Time, members: &mut impl Members) {
+        if planted(Bug::ForgetLeftOut) {
+            self.forget(index);
+        }
         self.unshare(index, members);
         if let Some(member) = self.members.get_mut(usize::from(index)) {
             member.leave_out(now);

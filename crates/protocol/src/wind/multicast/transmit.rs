@@ -164,7 +164,8 @@ impl GroupStream {
             if mask >> index & 1 == 1
                 && let Some(connection) = members.connection(member.rank)
             {
-                let sent = GroupSent { stream, number, bytes, asks: true, piece: None };
+                let is_first = mask.trailing_zeros() as usize == index;
+                let sent = GroupSent { stream, number, bytes, asks: true, is_first, piece: None };
                 connection.group_sent(now, sent);
                 member.probed(now, connection.group_probe_timeout());
             }
@@ -226,7 +227,9 @@ impl GroupStream {
         for (&rank, &(_, message)) in ranks.iter().zip(to.iter()) {
             if let Some(connection) = members.connection(rank) {
                 let piece = Some(BodyPiece { number: message, ..piece });
-                connection.group_sent(now, GroupSent { stream, number, bytes, asks, piece });
+                let is_first = rank == first;
+                let sent = GroupSent { stream, number, bytes, asks, is_first, piece };
+                connection.group_sent(now, sent);
             }
         }
         Some(GroupTransmit { payload, rows, members: mask, bytes })

@@ -63,7 +63,18 @@ pub fn exchange(seed: u64) {
         } else {
             group.post(&message, &to);
         }
-        match random.below(12) {
+        match random.below(14) {
+            3 => {
+                // A member that gets no processor for a while.
+                let at = random.below(count);
+                group.stopped[at] = true;
+                group.run_for(Duration::from_millis(random.below(300) as u64));
+                group.stopped[at] = false;
+            }
+            4 => {
+                let to = 1 + random.below(count) as Rank;
+                group.cancel(id - random.below(3).min(id as usize) as u64, to);
+            }
             0 => group.join_late(count as Rank),
             1 => {
                 // A switch that drops multicast for a while.
@@ -75,9 +86,20 @@ pub fn exchange(seed: u64) {
             _ => (0..random.below(20)).for_each(|_| group.step()),
         }
     }
+    // Perhaps one dies.
+    if let Some(stopped) = group.stopped.get_mut(random.below(8 * count)) {
+        *stopped = true;
+    }
     group.settle();
     group.stream.end(group.now, &mut Ends(&mut group.sender));
     group.settle();
+}
+
+/// Like the next test, with many seeds.
+#[test]
+#[ignore = "takes minutes: run by hand"]
+fn random_messages_for_long() {
+    (60..6000).for_each(exchange);
 }
 
 impl Group {
@@ -190,12 +212,33 @@ fn withdrawn_messages_are_not_sent() {
     for rank in [1, 2, 3] {
         let count = if rank == 2 { 1 } else { 2 };
         for id in (1..=2u64).filter(|id| *id == 1 || count == 2) {
-            group.sender[rank as usize - 1].connection.cancel(Token(id));
-            group.posted.get_mut(&rank).unwrap().retain(|posted| *posted != id);
+            group.cancel(id, rank);
         }
     }
     group.settle();
     let delivered: Vec<usize> =
         group.members.iter().map(|end| end.handler.delivered.len()).collect();
     assert_eq!(delivered, [0, 1, 0]);
+}
+
+/// WIND-12.5, WIND-4.6: a group datagram that causes more refusals than one datagram reports is not
+/// acknowledged before these are known.
+#[test]
+fn group_datagram_that_causes_many_refusals_settles_none_of_them_wrongly() {
+    let mut group = Group::proven(3, Settings::default(), Faults::default(), 15);
+    // Group datagrams come late, after the messages that wait for theirs.
+    for channel in &mut group.multicast {
+        channel.delay = Duration::from_micros(400);
+    }
+    group.post(&message(Class::Ordered, 1, 5000), &[1, 2, 3]);
+    for id in 2..302u64 {
+        let words = Words { id: 2 * id + 1, refuse: true, place: false };
+        let small = Body::Inline(body(2 * id + 1, 0, 10));
+        let message = message(Class::Ordered, 2 * id + 1, 0);
+        group.post_alone(Message { head: words.head(0), body: small, ..message }, 2);
+    }
+    group.settle();
+    let refused = |event: &&Event| matches!(event, Event::Refused(..));
+    assert_eq!(group.sender[1].events.iter().filter(refused).count(), 300);
+    assert_eq!(group.members[1].handler.refused.len(), 300);
 }

@@ -136,7 +136,12 @@ fn restarted_member_is_lost_to_the_stream() {
 /// WIND-12.10: the rest of everything goes to each member alone when a stream ends.
 #[test]
 fn ended_stream_leaves_nothing_behind() {
-    let mut group = proven(13);
+    end_under_way(13);
+}
+
+/// Ends a stream while messages are under way.
+pub fn end_under_way(seed: u64) {
+    let mut group = proven(seed);
     for id in 1..5 {
         group.post(&message(Class::Ordered, id, 1_000_000), &ALL);
     }

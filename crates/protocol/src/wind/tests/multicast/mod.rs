@@ -4,4 +4,6 @@
 mod delivery;
 mod foreign;
 mod members;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod world;

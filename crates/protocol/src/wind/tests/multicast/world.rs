@@ -64,8 +64,8 @@ pub struct Group {
     pub sent: Vec<Vec<u8>>,
     /// Whether to keep all group datagrams in `sent`.
     pub records: bool,
-    /// Tokens of messages that must arrive, by rank.
-    pub posted: BTreeMap<Rank, Vec<u64>>,
+    /// Tokens and numbers of messages that must arrive, by rank.
+    pub posted: BTreeMap<Rank, Vec<(u64, u64)>>,
     scratch: Vec<u8>,
 }
 
@@ -151,16 +151,28 @@ impl Group {
             numbers.push((rank, number.unwrap()));
         });
         assert_eq!(numbers.len(), to.len());
-        for (rank, _) in &numbers {
-            self.posted.entry(*rank).or_default().push(token.0);
+        for (rank, number) in &numbers {
+            self.posted.entry(*rank).or_default().push((token.0, *number));
         }
         numbers
     }
 
     /// Posts a message to one member by its connection.
     pub fn post_alone(&mut self, message: Message, to: Rank) {
-        self.posted.entry(to).or_default().push(message.token.0);
-        self.sender[to as usize - 1].connection.post(self.now, message).unwrap();
+        let token = message.token.0;
+        let number = self.sender[to as usize - 1].connection.post(self.now, message).unwrap();
+        self.posted.entry(to).or_default().push((token, number));
+    }
+
+    /// Cancels a message to one member, which may have arrived or not.
+    pub fn cancel(&mut self, token: u64, to: Rank) {
+        let end = &mut self.sender[to as usize - 1];
+        end.connection.cancel(Token(token));
+        // A message that is settled already is not cancelled.
+        let is_settled = end.events.iter().filter_map(settled).any(|id| id == token);
+        if !is_settled && let Some(posted) = self.posted.get_mut(&to) {
+            posted.retain(|(id, _)| *id != token);
+        }
     }
 
     fn seal(bytes: &mut Vec<u8>, payload: Option<Segment>, kind: SealKind) {
@@ -382,22 +394,24 @@ impl Group {
                 continue;
             }
             let posted = self.posted.get(&(at as Rank + 1)).map_or(&[][..], Vec::as_slice);
-            let settled = sender.events.iter().filter_map(|event| match event {
-                Event::Acknowledged(Token(id)) | Event::Refused(Token(id), _) => Some(*id),
-                _ => None,
-            });
-            let mut settled: Vec<u64> = settled.collect();
+            let mut settled: Vec<u64> = sender.events.iter().filter_map(settled).collect();
             settled.sort_unstable();
-            let mut expected = posted.to_vec();
+            let mut expected: Vec<u64> = posted.iter().map(|(id, _)| *id).collect();
             expected.sort_unstable();
             assert_eq!(settled, expected, "settled at the sender for member {at}");
-            let handler = &member.handler;
-            assert_eq!(
-                handler.delivered.len() + handler.refused.len() + handler.withdrawn.len(),
-                posted.len() + handler.withdrawn.len(),
-                "delivered to member {at}"
-            );
+            let Oracle { delivered, refused, .. } = &member.handler;
+            let is_done = |number| delivered.contains(number) || refused.contains(number);
+            let missing = posted.iter().find(|(_, number)| !is_done(number));
+            assert_eq!(missing, None, "not delivered to member {at}");
         }
+    }
+}
+
+/// Returns the token of the message that an event settles.
+fn settled(event: &Event) -> Option<u64> {
+    match event {
+        Event::Acknowledged(Token(id)) | Event::Refused(Token(id), _) => Some(*id),
+        _ => None,
     }
 }
 

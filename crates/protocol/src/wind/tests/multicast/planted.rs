@@ -1,0 +1,30 @@
+//! Tests that notice each bug that can be planted in multicast. Run one process at a time, because
+//! the switch is global.
+
+use super::delivery::exchange;
+use super::members::end_under_way;
+use crate::planted::{Bug, plant};
+use std::panic;
+
+#[test]
+#[ignore = "plants bugs in the whole process: run alone, with --features planted-bugs -- --ignored planted"]
+fn every_bug_is_caught() {
+    let run = |seed: u64| {
+        exchange(seed);
+        end_under_way(seed);
+    };
+    // Without a bug the same runs pass. Otherwise noticing would mean nothing.
+    plant(None);
+    (0..30).for_each(run);
+    // The panics are wanted here. In a log they would hide a failure.
+    panic::set_hook(std::boxed::Box::new(|_| {}));
+    let noticed = Bug::OF_MULTICAST.map(|bug| {
+        plant(Some(bug));
+        (bug, (0..30).find(|seed| panic::catch_unwind(|| run(*seed)).is_err()))
+    });
+    plant(None);
+    drop(panic::take_hook());
+    std::eprintln!("{noticed:?}");
+    let unnoticed = noticed.iter().find(|(_, seed)| seed.is_none());
+    assert_eq!(unnoticed, None, "a bug goes unnoticed");
+}
