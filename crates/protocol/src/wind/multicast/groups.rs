@@ -44,12 +44,14 @@ pub(in crate::wind) struct Groups {
     followed: Vec<FollowedStream>,
     pub flights: Vec<SharedFlight>,
     keys: u32,
+    /// Whether this node has ever sent group datagrams to the peer.
+    sends: bool,
 }
 
 impl Groups {
-    /// Returns `true` if this node sends group datagrams to the peer.
+    /// Returns `true` if this node sends group datagrams to the peer, or did so earlier.
     pub fn sends(&self) -> bool {
-        !self.flights.is_empty()
+        self.sends
     }
 
     /// Begins to follow a stream. Returns `false` if there are too many.
@@ -116,6 +118,7 @@ impl Groups {
 
     /// Begins a flight to the peer. Numbers are those of the stream, none of which is skipped.
     pub fn join(&mut self, stream: u64, failure_time: Duration) {
+        self.sends = true;
         if self.flight(stream).is_none() {
             let flight = Flight::new(failure_time, 0);
             let (marks, fate) = (Marks::default(), GroupFate::default());

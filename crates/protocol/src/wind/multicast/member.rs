@@ -145,3 +145,72 @@ impl Member {
         Some(*self.held_since.get_or_insert(now) + longest)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proven() -> Member {
+        let mut member = Member::new(1);
+        member.joined(5, Time(0));
+        member.probed(Time(0), Duration::ZERO);
+        member.learn(GroupFate { largest: 4, ..GroupFate::default() }, 6, Time(1));
+        assert_eq!(member.state, MemberState::Joined, "it acknowledged something older");
+        member.learn(GroupFate { largest: 5, ..GroupFate::default() }, 6, Time(1));
+        assert!(member.is_proven());
+        member
+    }
+
+    /// WIND-12.9: a member is left out that has no room for long, and the wait begins anew once it
+    /// has some.
+    #[test]
+    fn time_without_room_counts_while_it_lasts() {
+        let mut member = proven();
+        let (slow, quick) = (Some(Duration::from_millis(10)), Some(Duration::from_micros(10)));
+        assert_eq!(member.holds_up(quick, Time(7)), Some(Time(7) + GROUP_HOLD_MIN));
+        assert_eq!(member.holds_up(quick, Time(9)), Some(Time(7) + GROUP_HOLD_MIN));
+        assert_eq!(member.holds_up(None, Time(10)), None);
+        assert_eq!(member.holds_up(slow, Time(11)), Some(Time(11) + Duration::from_millis(40)));
+    }
+
+    /// WIND-12.9: loss is judged over spans of 64 datagrams.
+    #[test]
+    fn member_that_loses_more_than_a_tenth_is_left_out() {
+        for (lost, is_too_much) in [(0, false), (6, false), (7, true), (69, true)] {
+            let mut member = proven();
+            let early = GroupFate { lost, acknowledged: 69 - lost, ..GroupFate::default() };
+            let few = GroupFate { lost: 63, acknowledged: 0, ..GroupFate::default() };
+            assert!(!member.learn(few, 9, Time(2)), "too few to judge");
+            assert_eq!(member.learn(early, 9, Time(3)), is_too_much, "{lost} of them");
+        }
+        let given_up = GroupFate { given_up: true, ..GroupFate::default() };
+        assert!(proven().learn(given_up, 9, Time(2)));
+    }
+
+    /// WIND-12.9: retries become rarer, until the member has behaved well for long.
+    #[test]
+    fn pauses_between_retries_double_and_begin_anew_after_calm() {
+        let mut member = proven();
+        let mut now = Time(0);
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            member.leave_out(now);
+            assert_eq!(member.next_timeout(), Some(now + Duration::from_secs(expected)));
+            now += Duration::from_secs(expected);
+            assert!(!member.learn(GroupFate::default(), 9, now));
+            assert!(member.wants_probe(now));
+        }
+        for _ in 0..GROUP_PROBES_MAX {
+            member.probed(now, Duration::ZERO);
+        }
+        let late = now + GROUP_HOLD_MIN;
+        assert!(member.learn(GroupFate::default(), 9, late), "no probe was answered");
+        let mut fate = GroupFate { largest: 9, ..GroupFate::default() };
+        member.learn(fate, 9, now);
+        for _ in 0..GROUP_SPANS_CALM {
+            fate.acknowledged += GROUP_LOSS_SPAN;
+            assert!(!member.learn(fate, 9, now));
+        }
+        member.leave_out(now);
+        assert_eq!(member.next_timeout(), Some(now + GROUP_RETRY_MIN));
+    }
+}

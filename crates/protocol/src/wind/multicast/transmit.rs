@@ -61,7 +61,7 @@ impl GroupStream {
             self.drop_ended(members);
             let id = self.id();
             let GroupStream { queue, members: states, wake, .. } = self;
-            let Some(SharedMessage { to, .. }) = queue.front() else { return false };
+            let to = queue.front().map_or(&[][..], |message| &message.to);
             *wake = None;
             let mut lacking = 0u32;
             for &(index, number) in to {
@@ -73,10 +73,9 @@ impl GroupStream {
                     *wake = (*wake).into_iter().chain(connection.group_pace_time()).min();
                 }
             }
-            let holds = lacking != 0 && (lacking.count_ones() as usize) < to.len();
+            let holds = (lacking.count_ones() as usize) < to.len();
             let mut late = None;
-            for &(index, _) in to {
-                let Some(member) = states.get_mut(usize::from(index)) else { continue };
+            for (index, member) in (0u8..).zip(states.iter_mut()) {
                 let lacks = holds && lacking >> index & 1 == 1;
                 let connection = members.connection(member.rank).filter(|_| lacks);
                 let round_trip = connection.map(|connection| connection.group_round_trip());
@@ -84,7 +83,7 @@ impl GroupStream {
                 late = late.or(until.filter(|until| *until <= now).map(|_| index));
                 *wake = (*wake).into_iter().chain(until).min();
             }
-            let Some(late) = late else { return lacking == 0 };
+            let Some(late) = late else { return lacking == 0 && !to.is_empty() };
             self.leave_out(late, now, members);
         }
     }
