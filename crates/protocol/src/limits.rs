@@ -263,6 +263,9 @@ pub const GROUP_LOSS_SPAN: u64 = 64;
 pub const GROUP_LOSS_MAX: u64 = 10;
 /// Number of spans without too much loss after which a member that was left out counts as new.
 pub const GROUP_SPANS_CALM: u32 = 16;
+/// Number of messages, the latest that were sent as a whole, whose losses are repaired by group
+/// datagrams.
+pub const GROUP_REPAIRED_MESSAGES: usize = 8;
 /// Maximum number of probes that a member may leave unanswered.
 pub const GROUP_PROBES_MAX: u8 = 3;
 /// Time after which a member that was left out is probed again. It doubles each time up to

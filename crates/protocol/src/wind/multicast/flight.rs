@@ -20,6 +20,7 @@ use crate::wind::send::queue::Outbox;
 use crate::wire::group::GroupAcknowledgement;
 use crate::wire::header::Lane;
 use alloc::boxed::Box;
+use core::ops::Range;
 use core::time::Duration;
 
 /// A group datagram that was sent, as one of its addressees sees it.
@@ -60,6 +61,12 @@ impl Connection {
             Some(_) => self.outbox.shared_stage(number),
             None => SharedStage::Ended,
         }
+    }
+
+    /// Returns the first range of a message that was sent to the peer and lost. There is none after
+    /// the peer has restarted, as for [`shared_stage`](Self::shared_stage).
+    pub(in crate::wind) fn group_lost(&self, stream: u64, number: u64) -> Option<Range<u64>> {
+        self.group_fate(stream).and_then(|_| self.outbox.first_lost(number))
     }
 
     /// Lets the bytes of a message that were never sent go to the peer alone.

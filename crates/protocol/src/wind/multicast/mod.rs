@@ -11,6 +11,7 @@ mod follow;
 pub(in crate::wind) mod groups;
 mod member;
 mod post;
+mod repair;
 mod stream;
 mod transmit;
 

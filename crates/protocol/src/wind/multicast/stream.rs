@@ -34,6 +34,8 @@ pub struct GroupStatistics {
     pub datagrams_sent: u64,
     /// Bytes of these datagrams.
     pub bytes_sent: u64,
+    /// Group datagrams that repaired what several members had lost.
+    pub repairs: u64,
     /// Messages that were posted to be shared.
     pub messages: u64,
     /// Times that a member was left out.
@@ -56,6 +58,12 @@ pub struct GroupStream {
     pub(super) next: u64,
     pub(super) members: Vec<Member>,
     pub(super) queue: VecDeque<SharedMessage>,
+    /// Latest messages that were sent as a whole, the last one first.
+    pub(super) sent: VecDeque<SharedMessage>,
+    /// Number of group datagrams that members had lost at the last look.
+    lost: u64,
+    /// Whether members may have lost bytes that can be repaired together.
+    pub(super) has_losses: bool,
     /// Time at which a member that has no room now may get some by itself or is left out.
     pub(super) wake: Option<Time>,
     pub(super) statistics: GroupStatistics,
@@ -73,6 +81,9 @@ impl GroupStream {
             next: FIRST_NUMBER,
             members: members.map(|rank| Member::new(*rank)).collect(),
             queue: VecDeque::new(),
+            sent: VecDeque::new(),
+            lost: 0,
+            has_losses: false,
             wake: None,
             statistics: GroupStatistics::default(),
         }
@@ -176,6 +187,7 @@ impl GroupStream {
 
     /// Learns what has become of the members since the last call.
     pub(super) fn review(&mut self, now: Time, members: &mut impl Members) {
+        let mut lost = 0;
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index) else { break };
             if !member.is_possible() || member.state == MemberState::Invited {
@@ -192,12 +204,15 @@ impl GroupStream {
                     self.forget(index);
                 }
                 Some(fate) => {
+                    lost += fate.lost;
                     if member.learn(fate, self.next, now) {
                         self.leave_out(index, now, members);
                     }
                 }
             }
         }
+        self.has_losses |= lost > self.lost;
+        self.lost = lost;
     }
 
     /// Leaves a member out for a while.

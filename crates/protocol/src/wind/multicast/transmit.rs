@@ -1,6 +1,7 @@
 //! Sending group datagrams: which members a datagram goes to, and what it carries.
 
 use super::flight::GroupSent;
+use super::repair::PlannedPiece;
 use super::stream::{GroupStream, Members, SharedMessage};
 use crate::limits::{DATAGRAM_NUMBER_MAX, GROUP_RECEIVERS_MIN};
 use crate::time::Time;
@@ -21,6 +22,9 @@ pub struct GroupTransmit {
     pub payload: Option<Segment>,
     /// Rows of the payload's region, as in [`Transmit`](crate::wind::Transmit).
     pub rows: Option<Arc<Rows>>,
+    /// Whether the payload was sent before. The link then copies the payload before sealing it
+    /// (WIND-5.5).
+    pub was_sent: bool,
     /// Members to which the datagram is addressed, one bit for each index.
     pub members: u32,
     /// Length of the datagram in bytes, with payload and tag.
@@ -28,12 +32,14 @@ pub struct GroupTransmit {
 }
 
 /// Purpose of the next group datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum GroupPurpose {
     /// A probe to the members that want one.
     Probe,
     /// The next piece of the oldest message.
     Piece,
+    /// Bytes that several members have lost.
+    Repair(PlannedPiece),
 }
 
 impl GroupStream {
@@ -51,6 +57,9 @@ impl GroupStream {
         }
         if self.members.iter().any(|member| member.wants_probe(now)) {
             return Some(GroupPurpose::Probe);
+        }
+        if let Some(repair) = self.find_repair(now, members) {
+            return Some(GroupPurpose::Repair(repair));
         }
         self.is_piece_due(now, members).then_some(GroupPurpose::Piece)
     }
@@ -124,7 +133,11 @@ impl GroupStream {
     ) -> Option<GroupTransmit> {
         let transmit = match self.purpose(now, members)? {
             GroupPurpose::Probe => self.write_probe(now, members, into),
-            GroupPurpose::Piece => self.write_piece(now, members, into),
+            GroupPurpose::Piece => self.write_next(now, members, into),
+            GroupPurpose::Repair(repair) => {
+                self.statistics.repairs += 1;
+                self.write_piece(now, members, &repair, into).map(|(transmit, _)| transmit)
+            }
         }?;
         self.next += 1;
         self.statistics.datagrams_sent += 1;
@@ -169,18 +182,40 @@ impl GroupStream {
                 member.probed(now, connection.group_probe_timeout());
             }
         }
-        Some(GroupTransmit { payload: None, rows: None, members: mask, bytes })
+        let (payload, rows, was_sent) = (None, None, false);
+        Some(GroupTransmit { payload, rows, was_sent, members: mask, bytes })
     }
 
-    /// Writes the next piece of the oldest message, to all members that wait for it (WIND-12.4).
-    fn write_piece(
+    /// Writes the next piece of the oldest message, to all members that wait for it.
+    fn write_next(
         &mut self,
         now: Time,
         members: &mut impl Members,
         into: &mut Vec<u8>,
     ) -> Option<GroupTransmit> {
-        let (stream, number, is_last_message) = (self.id(), self.next, self.queue.len() == 1);
-        let SharedMessage { offset, to } = self.queue.front_mut()?;
+        let SharedMessage { offset, to } = self.queue.front()?;
+        let next = PlannedPiece { to: to.clone(), bytes: *offset..u64::MAX, is_first_flight: true };
+        let (transmit, piece) = self.write_piece(now, members, &next, into)?;
+        if let Some(message) = self.queue.front_mut() {
+            message.offset += u64::from(piece.len);
+        }
+        if piece.last {
+            self.note_sent(next.to);
+        }
+        Some(transmit)
+    }
+
+    /// Writes as many of these bytes as fit into a group datagram (WIND-12.4). Returns the piece
+    /// that was written, as the first addressee sees it.
+    fn write_piece(
+        &mut self,
+        now: Time,
+        members: &mut impl Members,
+        planned: &PlannedPiece,
+        into: &mut Vec<u8>,
+    ) -> Option<(GroupTransmit, BodyPiece)> {
+        let (stream, number, is_last_message) = (self.id(), self.next, self.queue.len() <= 1);
+        let PlannedPiece { to, bytes: range, is_first_flight } = planned;
         let ranks: Vec<_> = to
             .iter()
             .filter_map(|(index, _)| self.members.get(usize::from(*index)))
@@ -200,7 +235,7 @@ impl GroupStream {
         // The bytes are the same in all these connections. The first one has them.
         let (&first, &(_, message_number)) = ranks.first().zip(to.first())?;
         let outbox = &members.connection(first)?.outbox;
-        let piece = outbox.shared_piece(message_number, *offset, sizes, opened)?;
+        let piece = outbox.shared_piece(message_number, range.clone(), sizes, opened)?;
         let &Outgoing { class, charge, ref head, len, urgent, .. } = outbox.get(piece.number)?;
         let (payload, rows) = outbox.source_of(&piece);
         let mut builder = Builder::new(into, stream, number, self.seal, size);
@@ -222,7 +257,6 @@ impl GroupStream {
             builder.flag(Flags::ACK_NOW);
         }
         builder.finish(inline);
-        *offset += u64::from(piece.len);
         for (&rank, &(_, message)) in ranks.iter().zip(to.iter()) {
             if let Some(connection) = members.connection(rank) {
                 let piece = Some(BodyPiece { number: message, ..piece });
@@ -231,6 +265,7 @@ impl GroupStream {
                 connection.group_sent(now, sent);
             }
         }
-        Some(GroupTransmit { payload, rows, members: mask, bytes })
+        let was_sent = !is_first_flight;
+        Some((GroupTransmit { payload, rows, was_sent, members: mask, bytes }, piece))
     }
 }

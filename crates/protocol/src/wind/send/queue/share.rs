@@ -6,6 +6,7 @@ use super::{Outbox, full_fragment};
 use crate::time::Time;
 use crate::wind::event::PostError;
 use crate::wind::send::message::Message;
+use core::ops::Range;
 
 impl Outbox {
     /// Accepts a message whose bytes wait for group datagrams.
@@ -29,19 +30,27 @@ impl Outbox {
         }
     }
 
-    /// Returns the piece of a shared message that begins at `offset`, for datagrams of these sizes.
+    /// Returns the first range of a message that is to be sent again.
+    pub fn first_lost(&self, number: u64) -> Option<Range<u64>> {
+        match &self.get(number)?.stage {
+            Stage::Bulk(progress) => progress.lost.iter().next(),
+            _ => None,
+        }
+    }
+
+    /// Returns the first piece of these bytes of a shared message, for datagrams of these sizes.
     /// `opened` tells whether all addressees know the message's beginning.
     pub fn shared_piece(
         &self,
         number: u64,
-        offset: u64,
+        bytes: Range<u64>,
         sizes: Sizes,
         opened: bool,
     ) -> Option<BodyPiece> {
         let message = self.get(number)?;
-        let left = message.len.checked_sub(offset)?;
-        let len = full_fragment(sizes, message, opened).min(left);
-        let (last, was_sent) = (len == left, false);
+        let (offset, end) = (bytes.start, bytes.end.min(message.len));
+        let len = full_fragment(sizes, message, opened).min(end.checked_sub(offset)?);
+        let (last, was_sent) = (offset + len == message.len, false);
         Some(BodyPiece { number, offset, len: u32::try_from(len).ok()?, last, was_sent })
     }
 
@@ -56,6 +65,8 @@ impl Outbox {
             if progress.next == len {
                 self.end_sharing(piece.number);
             }
+            // What was lost may be sent again by now.
+            self.drop_stale();
         }
     }
 

@@ -41,6 +41,7 @@ pub fn exchange(seed: u64) {
         let worse = rate(&mut random, 25);
         channel.faults = Faults { loss: worse, corrupt: 0.01, ..faults };
     }
+    group.uplink_loss = rate(&mut random, 4);
     // The last member follows late, if at all.
     (1..count as Rank).for_each(|rank| group.join(rank));
     for id in 0..40u64 {
@@ -143,6 +144,20 @@ fn repair_goes_to_the_member_that_lost() {
         let lost = end.connection.statistics().group_datagrams_lost;
         assert_eq!(lost > 0, at == 2, "member {at}: {lost}");
     }
+}
+
+/// WIND-12.7: what all members have lost is repaired by group datagrams.
+#[test]
+fn common_loss_is_repaired_together() {
+    let mut group = Group::proven(7, Settings::default(), Faults::default(), 21);
+    group.uplink_loss = 0.02;
+    for id in 1..20 {
+        group.post(&message(Class::Ordered, id, 300_000), &[1, 2, 3, 4, 5, 6, 7]);
+    }
+    group.settle();
+    let repairs = group.stream.statistics().repairs;
+    let alone = group.unicast_bulk / 1400;
+    assert!(repairs > 40 && alone < repairs, "{repairs} together, {alone} alone");
 }
 
 /// WIND-12.6, WIND-6.3: credited messages wait for the credit of each member.

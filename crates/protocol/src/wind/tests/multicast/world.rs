@@ -53,6 +53,9 @@ pub struct Group {
     pub unicast: Channel,
     /// Group datagrams on their way to each member.
     pub multicast: Vec<Channel>,
+    /// Chance that a group datagram is lost on its way to all members.
+    pub uplink_loss: f64,
+    random: Random,
     /// Members that stand still and receive nothing.
     pub stopped: Vec<bool>,
     pub now: Time,
@@ -100,6 +103,8 @@ impl Group {
                 .iter()
                 .map(|rank| Channel::new(faults, seed * 100 + u64::from(*rank)))
                 .collect(),
+            uplink_loss: 0.0,
+            random: Random::new(seed + 1),
             stopped: vec![false; count],
             now: Time(0),
             turns: 0,
@@ -223,7 +228,8 @@ impl Group {
             Group::seal(&mut bytes, payload, SealKind::EndToEnd);
             assert_eq!(bytes.len(), len);
             self.check_datagram(&bytes, members);
-            for (to, channel) in self.multicast.iter_mut().enumerate() {
+            let lost = self.random.chance(self.uplink_loss);
+            for (to, channel) in self.multicast.iter_mut().enumerate().filter(|_| !lost) {
                 channel.send(self.now, Arrival { to, path: 0, bytes: bytes.clone() });
             }
             if self.records {
