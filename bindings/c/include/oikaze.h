@@ -2339,9 +2339,24 @@ oik_status oik_barrier_for(oik_job *job, double seconds);
 oik_status oik_lock_take(oik_job *job, uint64_t number, oik_lock **lock);
 
 /**
+ * Writes the number of the lock of a name, which is 2^63 or more and the same on all nodes and in
+ * all languages. Errors then call the lock so. Two names have the same lock with a probability of
+ * 2^-63. Thread-safe.
+ */
+oik_status oik_lock_number(oik_job *job, const char *name, uint64_t *number);
+
+/**
  * Takes a lock as `oik_lock_take` does, with this time limit in seconds. Thread-safe.
  */
 oik_status oik_lock_take_for(oik_job *job, uint64_t number, double seconds, oik_lock **lock);
+
+/**
+ * Takes a lock as `oik_lock_take` does, if no other thread or node has it. A lock that another
+ * node gave back a moment ago may still count as taken. Thread-safe.
+ *
+ * Errors: `OIK_NOT_READY` at once if the lock is taken.
+ */
+oik_status oik_lock_try(oik_job *job, uint64_t number, oik_lock **lock);
 
 /**
  * Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread

@@ -43,6 +43,10 @@ impl Job {
     pub fn get(&self, py: Python<'_>) -> PyResult<Arc<oikaze::Job>> {
         self.cell.get(py)
     }
+
+    fn lock_of(&self, number: u64) -> Lock {
+        Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) }
+    }
 }
 
 /// Settings of a job, from the keywords of `oikaze.join`.
@@ -586,15 +590,15 @@ impl Job {
         Arc::as_ptr(&self.cell).addr()
     }
 
-    /// Returns the lock of this number, which errors and explanations call by its name, if it has
-    /// one.
-    #[pyo3(signature = (number, name = None))]
-    fn _lock(&self, py: Python<'_>, number: Object, name: Option<&str>) -> PyResult<Lock> {
+    /// Returns the lock of this number.
+    fn _lock(&self, number: Object) -> PyResult<Lock> {
         let number: u64 = crate::interpreter::number::number(number, "lock", "name")?;
-        if let Some(name) = name {
-            self.get(py)?.name_lock(number, name);
-        }
-        Ok(Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) })
+        Ok(self.lock_of(number))
+    }
+
+    /// Returns the lock of this name.
+    fn _lock_named(&self, py: Python<'_>, name: &str) -> PyResult<Lock> {
+        Ok(self.lock_of(self.get(py)?.lock_number(name)))
     }
 }
 
@@ -613,21 +617,21 @@ impl Lock {
     /// `timeout` is in seconds; after a `TimeoutError` the lock is no longer asked for.
     #[pyo3(signature = (timeout = None))]
     fn acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
-        let timeout = limit_of(timeout, "acquire")?;
-        if lock(&self.held).is_some() {
-            let why = "this object holds it already";
-            let remedy = "release it first; another thread waits with an object of its own";
-            return Err(invalid(py, "acquiring a lock", why, remedy));
-        }
-        let job = self.job.get(py)?;
-        let within = |limit| job.lock_for(self.number, limit);
-        let guard = wait(py, || timeout.choose(within, || job.lock(self.number)))?;
-        if let Err(raised) = py.check_signals() {
-            detached(py, || drop(guard));
-            return Err(raised);
-        }
-        *lock(&self.held) = Some(guard);
-        Ok(())
+        let (timeout, number) = (limit_of(timeout, "acquire")?, self.number);
+        let within = |job: &oikaze::Job, limit| job.lock_for(number, limit);
+        let take =
+            |job: &oikaze::Job| timeout.choose(|limit| within(job, limit), || job.lock(number));
+        self.take(py, |job| take(job).map(Some)).map(drop)
+    }
+
+    /// Acquires the lock if no other thread or node has it. Returns whether it did.
+    ///
+    /// `timeout` is in seconds; with it, waits for the lock for so long.
+    #[pyo3(signature = (timeout = None))]
+    fn try_acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<bool> {
+        let (timeout, number) = (limit_of(timeout, "try_acquire")?, self.number);
+        let within = |job: &oikaze::Job, limit| job.try_lock_for(number, limit);
+        self.take(py, |job| timeout.choose(|limit| within(job, limit), || job.try_lock(number)))
     }
 
     /// Gives the lock back, with all writes to shared arrays.
@@ -658,6 +662,29 @@ impl Lock {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: Object) -> PyResult<()> {
         self.release(py)
+    }
+}
+
+impl Lock {
+    /// Keeps the lock that `take` returns. Returns whether there was one.
+    fn take(
+        &self,
+        py: Python<'_>,
+        take: impl FnOnce(&oikaze::Job) -> oikaze::Result<Option<LockGuard>> + Send,
+    ) -> PyResult<bool> {
+        if lock(&self.held).is_some() {
+            let why = "this object holds it already";
+            let remedy = "release it first; another thread waits with an object of its own";
+            return Err(invalid(py, "acquiring a lock", why, remedy));
+        }
+        let job = self.job.get(py)?;
+        let Some(guard) = wait(py, || take(&job))? else { return Ok(false) };
+        if let Err(raised) = py.check_signals() {
+            detached(py, || drop(guard));
+            return Err(raised);
+        }
+        *lock(&self.held) = Some(guard);
+        Ok(true)
     }
 }
 

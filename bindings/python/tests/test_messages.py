@@ -98,6 +98,8 @@ def test_locks_exclude(run):
             lock.release()
         else:
             job.barrier()
+            assert lock.try_acquire() is False and lock.try_acquire(timeout=0.01) is False
+            assert not lock.held
             try:
                 lock.acquire(timeout=0.05)
             except oikaze.TimeoutError:

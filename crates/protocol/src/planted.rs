@@ -112,6 +112,7 @@ bugs! {
     TellEarlyPages = 87,
     ForgetListedCopies = 88,
     KeepLatePagesPrivate = 89,
+    QueueTries = 90,
     MoveInvalidPages = 100,
     MoveHomesAtOnce = 102,
     ConfirmWrittenPages = 103,
@@ -145,8 +146,8 @@ impl Bug {
     ];
 
     /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11).
-    pub const OF_LOCKS: [Bug; 3] =
-        [Bug::BreakPassedLock, Bug::TrustDeadGiver, Bug::ExpectOrderedPasses];
+    pub const OF_LOCKS: [Bug; 4] =
+        [Bug::BreakPassedLock, Bug::TrustDeadGiver, Bug::ExpectOrderedPasses, Bug::QueueTries];
 
     /// Bugs of departures that tell a node only of pages that it may hold (COH-6.19 to 6.21). A
     /// simulated cluster has too few nodes and pages for most of them.

@@ -33,6 +33,7 @@ fn run(bug: Option<Bug>, seed: u64) {
         Some(Bug::BreakPassedLock | Bug::TrustDeadGiver) => {
             locked::pass_and_die(seed);
         }
+        Some(Bug::QueueTries) => locked::try_locks(seed),
         Some(Bug::ExpectOrderedPasses) => {
             locked::run(seed);
         }

@@ -7,7 +7,7 @@ use super::plan_shared::{Act, SharedPlan, cell_bytes, pieces};
 use crate::pages::{Reach, Touching};
 use crate::random::Random;
 use oikaze_engine::{Completion, Request};
-use oikaze_protocol::coherence::{Access, Ownership, TargetOp, WriteId};
+use oikaze_protocol::coherence::{Access, LockMode, Ownership, TargetOp, WriteId};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::time::Time;
 use std::collections::VecDeque;
@@ -182,7 +182,7 @@ impl Sharer {
             Step::Act(Act::Critical(lock)) => {
                 let lock = *lock;
                 self.steps[0] = Step::Locked(lock);
-                self.wait_for(context, Request::Lock(lock));
+                self.wait_for(context, Request::Lock(lock, LockMode::default()));
                 Ok(false)
             }
             Step::Act(Act::Prefetch(array, pages, access)) => {

@@ -1,8 +1,10 @@
 //! Barriers, locks and notifications.
 
-use crate::abi::call::functions;
+use crate::abi::call::{CallError, functions};
 use crate::abi::objects::{New, Released, handled};
+use crate::abi::pointers::{Room, Text};
 use crate::job::{Limit, oik_job};
+use crate::status::oik_status;
 use oikaze::shared::LockGuard;
 use std::sync::{Mutex, PoisonError};
 
@@ -35,14 +37,30 @@ impl KeptLock {
     }
 }
 
+/// Makes the error of a lock that another thread or node has.
+fn lock_is_taken() -> CallError {
+    CallError::new(oik_status::OIK_NOT_READY, "the lock is taken; try it again later")
+}
+
 functions! {
     /// Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit.
     /// Afterwards this node sees what its last holders wrote to shared arrays. Thread-safe.
     oik_lock_take(job: *mut oik_job, number: u64) -> lock: New<oik_lock> =
         KeptLock::of(job.job.lock(number)?);
+    /// Writes the number of the lock of a name, which is 2^63 or more and the same on all nodes and
+    /// in all languages. Errors then call the lock so. Two names have the same lock with a
+    /// probability of 2^-63. Thread-safe.
+    oik_lock_number(job: *mut oik_job, name: Text) -> number: Room<u64> =
+        job.job.lock_number(name);
     /// Takes a lock as `oik_lock_take` does, with this time limit in seconds. Thread-safe.
     oik_lock_take_for(job: *mut oik_job, number: u64, seconds: Limit) -> lock: New<oik_lock> =
         KeptLock::of(job.job.lock_for(number, seconds)?);
+    /// Takes a lock as `oik_lock_take` does, if no other thread or node has it. A lock that another
+    /// node gave back a moment ago may still count as taken. Thread-safe.
+    ///
+    /// Errors: `OIK_NOT_READY` at once if the lock is taken.
+    oik_lock_try(job: *mut oik_job, number: u64) -> lock: New<oik_lock> =
+        KeptLock::of(job.job.try_lock(number)?.ok_or_else(lock_is_taken)?);
     /// Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any
     /// thread may give it back.
     oik_unlock(lock: Released<oik_lock>) = {

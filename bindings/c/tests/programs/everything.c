@@ -657,6 +657,26 @@ static void of_locks(void) {
     }
     OK(oik_barrier_for(job, 30));
     HOLDS(*sum == 40);
+    OK(oik_barrier(job));
+    uint64_t named;
+    OK(oik_lock_number(job, "a", &named));
+    HOLDS(named == 0xd7b1ee264300f646);
+    OK(oik_lock_take(job, named, &lock));
+    FAILS(oik_lock_try(job, named, &lock), OIK_INVALID, "lock \"a\"");
+    OK(oik_unlock(lock));
+    while (oik_lock_try(job, 7, &lock) == OIK_NOT_READY) {}
+    *sum += 1;
+    OK(oik_unlock(lock));
+    OK(oik_barrier(job));
+    HOLDS(*sum == 42);
+    if (rank == 0) OK(oik_lock_take(job, 8, &lock));
+    OK(oik_barrier(job));
+    if (rank != 0) {
+        FAILS(oik_lock_try(job, 8, &lock), OIK_NOT_READY, "the lock is taken");
+        FAILS(oik_lock_take_for(job, 8, 0.01, &lock), OIK_TIMEOUT, "lock 8");
+    }
+    OK(oik_barrier(job));
+    if (rank == 0) OK(oik_unlock(lock));
     OK(oik_notify(job, other));
     OK(oik_wait_notify(job, other));
     OK(oik_notify(job, other));

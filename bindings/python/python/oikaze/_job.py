@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import hashlib
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
@@ -93,11 +92,11 @@ class Job(_native.Job, Collectives):
     def lock(self, name: int | str) -> _native.Lock:
         """Returns a lock of the job, for ``with``: each name or number is one lock for all nodes.
 
-        The writes of earlier holders to shared arrays are visible to later ones.
+        The writes of earlier holders to shared arrays are visible to later ones. A name is the same
+        lock in C and Rust (``oik_lock_number``, ``Job::lock_named``).
         """
         if isinstance(name, str):
-            digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-            return self._lock(int.from_bytes(digest, "little"), name)
+            return self._lock_named(name)
         return self._lock(whole_number(name, "lock", "name"))
 
     def array(

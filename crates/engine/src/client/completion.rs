@@ -45,6 +45,8 @@ pub enum Value {
     Knowledge(Vec<u8>),
     /// Bytes of an array, from its homes.
     Bytes(Vec<u8>),
+    /// Another request has the lock that this one tried to take.
+    LockTaken,
 }
 
 /// Holds the outcome of one operation. A turn writes it once.

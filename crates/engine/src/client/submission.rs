@@ -5,7 +5,9 @@ use super::shm_channel::ShmChannel;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
-use oikaze_protocol::coherence::{Access, ArrayId, CallStep, Declaration, Reduction, TargetOp};
+use oikaze_protocol::coherence::{
+    Access, ArrayId, CallStep, Declaration, LockMode, Reduction, TargetOp,
+};
 use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
@@ -292,7 +294,7 @@ pub enum Request {
     /// all nodes have left.
     Leave,
     /// Takes a lock.
-    Lock(u64),
+    Lock(u64, LockMode),
     /// Releases a lock.
     Unlock(u64),
     /// Settles a completion when the ring of a local peer is settled up to the end of a message
@@ -403,7 +405,7 @@ impl Request {
             | Request::WaitNotify { .. }
             | Request::AcquireFromTeam(_)
             | Request::Leave
-            | Request::Lock(_)
+            | Request::Lock(..)
             | Request::Unlock(_) => RequestScope::AllNodes,
             Request::Map { .. }
             | Request::Swap(_)

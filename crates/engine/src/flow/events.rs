@@ -176,6 +176,7 @@ fn coherence_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
                     coherence::Value::Reduced(values) => Value::Reduced(values),
                     coherence::Value::Knowledge(bytes) => Value::Knowledge(bytes),
                     coherence::Value::Bytes(bytes) => Value::Bytes(bytes),
+                    coherence::Value::LockTaken => Value::LockTaken,
                 };
                 out.ops.in_flight.settle(token, Ok(value));
             }

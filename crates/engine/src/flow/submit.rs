@@ -249,7 +249,9 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
             return coherence.acquire_from_team(&bodies, token, pages);
         }
         Request::Leave => return leave_after_operations(token, out.ops, out.layers),
-        Request::Lock(lock) => return coherence.lock(lock, token, pages),
+        Request::Lock(lock, mode) => {
+            return coherence.lock_in_mode(lock, mode, token, pages);
+        }
         Request::Unlock(lock) => return coherence.unlock(lock, token, pages),
         // Requests that take effect at once, which `control::apply` performs.
         Request::Withdraw { .. }

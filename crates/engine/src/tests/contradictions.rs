@@ -2,7 +2,7 @@
 //! wait with it.
 
 use super::*;
-use oikaze_protocol::coherence::{Coherence, CoherenceError};
+use oikaze_protocol::coherence::{Coherence, CoherenceError, LockMode};
 use oikaze_protocol::limits::{FAILURE_TIME, VAIN_QUESTIONS_MAX};
 use oikaze_protocol::wind::{CloseReason, Nonsense, Refusal};
 
@@ -34,7 +34,7 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
     let (mut a, mut b, mut now) = pair();
     // A node of a job of three reads three numbers where this one writes two.
     b.engine.layers.coherence = Coherence::new(1, 3);
-    let lock = a.ask(Request::Lock(3));
+    let lock = a.ask(Request::Lock(3, LockMode::default()));
     end_of(&lock, [&mut a, &mut b], &mut now);
     for _ in 0..10 {
         turn_both(&mut now, &mut a, &mut b);
@@ -52,9 +52,9 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
 #[test]
 fn a_peer_that_has_forgotten_a_request_is_given_up() {
     let (mut a, mut b, mut now) = pair();
-    let held = b.ask(Request::Lock(3));
+    let held = b.ask(Request::Lock(3, LockMode::default()));
     end_of(&held, [&mut a, &mut b], &mut now);
-    let lock = a.ask(Request::Lock(3));
+    let lock = a.ask(Request::Lock(3, LockMode::default()));
     for _ in 0..10 {
         turn_both(&mut now, &mut a, &mut b);
     }

@@ -17,6 +17,7 @@ use oikaze_os::net::Link;
 use oikaze_os::secrets::secret::Secret;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::LockMode;
 use oikaze_protocol::limits::{
     ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT, MESSAGES_OF_PROGRAM_MAX,
 };
@@ -164,18 +165,18 @@ fn a_link_without_room_is_waited_for_and_not_spun_on() {
 #[test]
 fn a_lock_granted_in_the_turn_of_its_cancellation_is_held_and_not_lost() {
     let mut node = Node::new(0, 1, Wire::default());
-    let first = node.ask(Request::Lock(7));
-    let second = node.ask(Request::Lock(7));
+    let first = node.ask(Request::Lock(7, LockMode::default()));
+    let second = node.ask(Request::Lock(7, LockMode::default()));
     node.turn(Time(1));
     assert!(first.is_done() && !second.is_done());
     node.ask(Request::Unlock(7));
     node.ask(Request::Cancel { completion: Arc::clone(&second) });
     node.turn(Time(2));
     assert_eq!(second.outcome(), Some(Ok(Value::Done)));
-    let third = node.ask(Request::Lock(7));
+    let third = node.ask(Request::Lock(7, LockMode::default()));
     node.ask(Request::Cancel { completion: Arc::clone(&third) });
     node.ask(Request::Unlock(7));
-    let fourth = node.ask(Request::Lock(7));
+    let fourth = node.ask(Request::Lock(7, LockMode::default()));
     node.turn(Time(3));
     assert_eq!(third.outcome(), Some(Err(Failure::Cancelled)));
     assert_eq!(fourth.outcome(), Some(Ok(Value::Done)), "what nobody waited for went back");
@@ -187,8 +188,8 @@ fn nothing_begins_after_the_end() {
     let before = node.ask(Request::Barrier);
     node.turn(Time(1));
     node.engine.end(&Failure::Left);
-    let after =
-        [Request::Barrier, Request::Lock(3), put(0, 1), put(1, 1)].map(|request| node.ask(request));
+    let after = [Request::Barrier, Request::Lock(3, LockMode::default()), put(0, 1), put(1, 1)]
+        .map(|request| node.ask(request));
     node.turn(Time(2));
     assert!(
         after

@@ -48,23 +48,6 @@ impl Job {
         self.refuse_by(Request::CannotDeclare(format!("{what}: {why}")), what, why)
     }
 
-    /// Notes the name under which the program knows a lock of the job. Errors and explanations then
-    /// name the lock so. A node remembers at most 4096 names.
-    ///
-    /// ```
-    /// # fn main() -> oikaze::Result<()> {
-    /// let job = oikaze::join()?;
-    /// job.name_lock(5, "histogram");
-    /// let _held = job.lock(5)?;
-    /// let error = job.lock(5).unwrap_err(); // this thread would wait for itself
-    /// assert!(error.to_string().starts_with("lock \"histogram\": "));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn name_lock(&self, number: u64, name: &str) {
-        self.node.waits.name_lock(number, name);
-    }
-
     fn refuse_by(&self, refusal: Request, what: &str, why: &str) -> Error {
         // It fails on all nodes, and this one names its own reason.
         let _ = self.node.coherence.collective(&self.node, &what, refusal, self.limit);

@@ -1,9 +1,19 @@
 //! Locks between nodes.
 
 use crate::error::Result;
+use oikaze_protocol::fnv::fnv1a;
 use oikaze_runtime::node::{AcquiredLock, Node};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// First number of the locks that have names.
+const NAMED_LOCKS: u64 = 1 << 63;
+
+/// Returns the number of the lock of a name, the same on all nodes and in all languages (COH-7.13).
+pub(crate) fn number_of(name: &str) -> u64 {
+    // The number 2⁶⁴ − 1 has no room in the memory of a machine (COH-16.10).
+    NAMED_LOCKS | (fnv1a(name.bytes()) >> 1).min(NAMED_LOCKS - 2)
+}
 
 /// Guard of a lock that this node holds. Dropping the guard gives the lock back. Writes under the
 /// lock are visible to its next holder.
@@ -43,6 +53,17 @@ impl LockGuard {
         Ok(Self { node: Arc::clone(node), held: Some(held), limit: of_job })
     }
 
+    /// Acquires the lock if no other thread or node has it.
+    #[track_caller]
+    pub(crate) fn try_acquire(
+        node: &Arc<Node>,
+        lock: u64,
+        of_job: Option<Duration>,
+    ) -> Result<Option<Self>> {
+        let held = node.try_lock(lock, of_job)?;
+        Ok(held.map(|held| Self { node: Arc::clone(node), held: Some(held), limit: of_job }))
+    }
+
     /// Gives the lock back, and waits for the result.
     ///
     /// # Errors
@@ -62,5 +83,18 @@ impl Drop for LockGuard {
             // An error here means that the job is lost, and the next synchronisation reports that.
             let _ = self.node.give_lock_back(held, self.limit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMED_LOCKS, number_of};
+
+    /// COH-7.13: programs of other versions and languages find the same numbers.
+    #[test]
+    fn numbers_of_names_are_as_specified() {
+        assert_eq!(number_of(""), 0xe5f9_4e72_4211_1192);
+        assert_eq!(number_of("a"), 0xd7b1_ee26_4300_f646);
+        assert!(["histogram", "b", "ü"].map(number_of).iter().all(|of| *of >= NAMED_LOCKS));
     }
 }

@@ -123,6 +123,52 @@ impl Job {
         LockGuard::acquire(&self.node, lock, self.limit, self.limit)
     }
 
+    /// Acquires the lock of this name, as [`Job::lock`] does with [`Job::lock_number`].
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let counts = job.array::<u64>("counts", 8)?;
+    /// let held = job.lock_named("counts")?;
+    /// counts.write(..)?.fill(1);
+    /// held.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Job::lock`].
+    #[track_caller]
+    pub fn lock_named(&self, name: &str) -> Result<LockGuard> {
+        self.lock(self.lock_number(name))
+    }
+
+    /// Returns the number of the lock of this name, which is 2⁶³ or more and the same on all nodes
+    /// and in all languages. Errors and explanations then call the lock so. A node remembers at
+    /// most 4096 names. Two names have the same lock with a probability of 2⁻⁶³. A program in which
+    /// that happens is right but slower, unless one thread holds both locks at once.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let log = job.lock_number("log");
+    /// if let Some(held) = job.try_lock(log)? {
+    ///     let error = job.lock(log).map(drop).unwrap_err(); // this thread would wait for itself
+    ///     assert!(error.to_string().starts_with("lock \"log\": "));
+    ///     held.release()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lock_number(&self, name: &str) -> u64 {
+        let number = lock::number_of(name);
+        self.node.waits.name_lock(number, name);
+        number
+    }
+
     /// Acquires a lock as [`Job::lock`] does, with this time limit.
     ///
     /// # Errors
@@ -130,5 +176,43 @@ impl Job {
     #[track_caller]
     pub fn lock_for(&self, lock: u64, limit: Duration) -> Result<LockGuard> {
         LockGuard::acquire(&self.node, lock, Some(limit), self.limit)
+    }
+
+    /// Acquires a lock as [`Job::lock`] does, if no other thread or node has it. Returns `None` at
+    /// once otherwise, and asks at most one other node. A lock that another node gave back a moment
+    /// ago may still count as taken.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let log = job.array::<u64>("log", 1)?;
+    /// // Whoever is free writes the log. The others go on with their work.
+    /// if let Some(held) = job.try_lock(5)? {
+    ///     log.write(0..1)?[0] += 1;
+    ///     held.release()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A node that the lock needs is lost; a guard that this thread took is alive; this thread has
+    /// the lock already.
+    #[track_caller]
+    pub fn try_lock(&self, lock: u64) -> Result<Option<LockGuard>> {
+        LockGuard::try_acquire(&self.node, lock, self.limit)
+    }
+
+    /// Waits for a lock as [`Job::lock_for`] does. Returns `None` if the time limit passed.
+    ///
+    /// # Errors
+    /// As [`Job::try_lock`].
+    #[track_caller]
+    pub fn try_lock_for(&self, lock: u64, limit: Duration) -> Result<Option<LockGuard>> {
+        match self.lock_for(lock, limit) {
+            Err(error) if error.is_timeout() => Ok(None),
+            taken => taken.map(Some),
+        }
     }
 }

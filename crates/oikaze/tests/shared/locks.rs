@@ -83,6 +83,73 @@ fn late_request_leaves_the_queue_of_a_lock() {
     });
 }
 
+/// COH-7.12: a thread that tries a lock does not wait. It leaves no request behind, however often
+/// it tries.
+#[test]
+fn tried_lock_is_taken_or_not_at_once() {
+    const LOCK: u64 = 8;
+    cluster(3, |job| {
+        let total = job.array::<u64>("total", 1)?;
+        let held = if job.rank() == 0 { job.try_lock(LOCK)? } else { None };
+        assert_eq!(held.is_some(), job.rank() == 0, "nobody has it");
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() != 0 {
+            // More often than a lock of the table has tickets.
+            for _ in 0..100 {
+                assert!(job.try_lock(LOCK)?.is_none());
+            }
+            assert!(job.try_lock_for(LOCK, Duration::from_millis(5))?.is_none());
+        } else {
+            let again = job.try_lock(LOCK).map(drop).unwrap_err();
+            assert!(again.to_string().contains("this thread took the lock"), "{again}");
+            assert_eq!(
+                thread::scope(|s| s.spawn(|| job.try_lock(LOCK).is_ok_and(|l| l.is_none())).join())
+                    .ok(),
+                Some(true)
+            );
+        }
+        job.all_reduce(0u32, Sum)?;
+        drop(held);
+        // Each node adds once, and goes on until it has.
+        loop {
+            match job.try_lock(LOCK)? {
+                Some(held) => {
+                    total.write(0..1)?[0] += 1;
+                    held.release()?;
+                    break;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        job.barrier()?;
+        assert_eq!(total.read(0..1)?[0], 3);
+        let late = job.try_lock_for(LOCK, LIMIT)?;
+        late.map_or(Ok(()), |held| held.release())?;
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+/// COH-7.13: a name is one lock for all nodes, and other names are other locks.
+#[test]
+fn locks_have_names() {
+    cluster(2, |job| {
+        let held = if job.rank() == 0 { Some(job.lock_named("one")?) } else { None };
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() == 1 {
+            assert!(job.try_lock(job.lock_number("one"))?.is_none());
+            let error = job.lock_for(job.lock_number("one"), Duration::ZERO).map(drop).unwrap_err();
+            assert!(error.to_string().contains("lock \"one\""), "{error}");
+            job.lock_named("two")?.release()?;
+        }
+        job.all_reduce(0u32, Sum)?;
+        drop(held);
+        job.lock_named("one")?.release()?;
+        job.barrier()?;
+        Ok(())
+    });
+}
+
 /// COH-16.10: more threads wait than a lock of the table has room for.
 #[test]
 fn many_threads_wait_for_one_lock() {

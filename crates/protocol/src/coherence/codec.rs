@@ -4,6 +4,7 @@
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::fetching::limits::{FETCH_PAGES_MAX, FETCH_RUNS_MAX};
 use crate::coherence::fetching::target_op::TargetOp;
+use crate::coherence::types::LockMode;
 use crate::coherence::updating::head::{CountedUpdates, UpdateHead};
 use crate::rma::MessageKind;
 use crate::traffic::MessagePurpose;
@@ -31,7 +32,7 @@ pub(crate) enum Headline {
     /// End of a collective.
     Depart { epoch: u64 },
     /// Request for a lock.
-    Acquire { lock: u64, request: u64 },
+    Acquire { lock: u64, request: u64, mode: LockMode },
     /// Grant of a lock, as of this epoch.
     Grant { lock: u64, request: u64, epoch: u64 },
     /// Return of a lock.
@@ -167,7 +168,9 @@ impl Headline {
             Headline::Diff { array } => (3, [u64::from(array), 0, 0]),
             Headline::Arrive { epoch } => (4, [epoch, 0, 0]),
             Headline::Depart { epoch } => (5, [epoch, 0, 0]),
-            Headline::Acquire { lock, request } => (6, [lock, request, 0]),
+            Headline::Acquire { lock, request, mode } => {
+                (6, [lock, request, u64::from(mode.tries)])
+            }
             Headline::Grant { lock, request, epoch } => (7, [lock, request, epoch]),
             Headline::Unlock { lock, request, epoch } => (8, [lock, request, epoch]),
             Headline::Died { rank } => (9, [u64::from(rank), 0, 0]),
@@ -216,7 +219,9 @@ impl Headline {
             3 => Headline::Diff { array: small(a)? },
             4 => Headline::Arrive { epoch: a },
             5 => Headline::Depart { epoch: a },
-            6 => Headline::Acquire { lock: a, request: b },
+            6 if c <= 1 => {
+                Headline::Acquire { lock: a, request: b, mode: LockMode { tries: c == 1 } }
+            }
             7 => Headline::Grant { lock: a, request: b, epoch: c },
             8 => Headline::Unlock { lock: a, request: b, epoch: c },
             9 => Headline::Died { rank: small(a)? },
@@ -356,7 +361,7 @@ mod tests {
             (Headline::Update(update), MessagePurpose::Update),
             (Headline::Arrive { epoch }, MessagePurpose::Barrier),
             (Headline::Depart { epoch }, MessagePurpose::Barrier),
-            (Headline::Acquire { lock, request }, MessagePurpose::Lock),
+            (Headline::Acquire { lock, request, mode: LockMode::default() }, MessagePurpose::Lock),
             (Headline::Grant { lock, request, epoch }, MessagePurpose::Lock),
             (Headline::Unlock { lock, request, epoch }, MessagePurpose::Lock),
             (Headline::Next { lock, request }, MessagePurpose::Lock),

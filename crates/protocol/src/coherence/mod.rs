@@ -35,7 +35,7 @@ pub use pages::machine::{Access, ArrayId, Pages};
 pub use releasing::guards::{Ownership, Spans, WriteId};
 pub use statistics::{ArrayStatistics, CoherenceStatistics};
 pub use types::{
-    CallStep, CoherenceError, CoherenceEvent, Declaration, Element, Field, ReduceOp, Reduction,
-    Replacement, Value, Values,
+    CallStep, CoherenceError, CoherenceEvent, Declaration, Element, Field, LockMode, ReduceOp,
+    Reduction, Replacement, Value, Values,
 };
 pub use updating::delivery::Delivery;

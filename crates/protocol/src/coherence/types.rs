@@ -135,6 +135,14 @@ pub struct Reduction {
     pub values: Values,
 }
 
+/// How a request takes a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(Hash))]
+pub struct LockMode {
+    /// `true` if the request does not wait for a lock that another one has (COH-7.12).
+    pub tries: bool,
+}
+
 /// Result of an operation that is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -148,6 +156,8 @@ pub enum Value {
     Knowledge(alloc::vec::Vec<u8>),
     /// Bytes that an operation at homes has read, or those from before a change.
     Bytes(Vec<u8>),
+    /// Another request has the lock that this one tried to take.
+    LockTaken,
 }
 
 /// Event about an operation. Each token given to an operation comes back exactly once.

@@ -1,6 +1,6 @@
 //! Dead nodes (COH-8): no wait lasts for ever, and every error names the dead node.
 
-use crate::cluster::locked::{pass_and_die, run};
+use crate::cluster::locked::{pass_and_die, run, try_locks};
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
@@ -261,6 +261,12 @@ fn a_cancelled_lock_is_given_back() {
 fn random_programs_of_locks_have_one_holder_and_end() {
     let passed: u64 = seeds(0, 1500).map(run).sum();
     assert!(passed > 1000, "{passed} locks were passed on directly");
+}
+
+/// COH-7.5, COH-7.12: a request that tries waits for nobody, and leaves no lock behind.
+#[test]
+fn a_request_that_tries_does_not_wait() {
+    seeds(0, 80).for_each(try_locks);
 }
 
 /// COH-7.11: the manager asks who has a lock whose holder or giver has died.

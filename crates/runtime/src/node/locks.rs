@@ -8,7 +8,7 @@ use super::waits::{WaitSubject, Waits};
 use crate::error::Result;
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::shm::{Arena, LockEntry, LockLoss, LockState, LockTicket, LockWaiter};
-use oikaze_protocol::coherence::CoherenceError;
+use oikaze_protocol::coherence::{CoherenceError, LockMode};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,34 +63,83 @@ impl Node {
     /// that this thread took is alive, or it holds the lock already.
     #[track_caller]
     pub fn acquire_lock(&self, lock: u64, limit: Option<Duration>) -> Result<AcquiredLock> {
-        self.coherence.handlers.check_if_due(|| self.now());
-        self.coherence.check_no_guard_of_this_thread(self, || self.waits.lock_text(lock))?;
-        self.waits.check_lock_is_not_mine(lock)?;
-        let mut held = AcquiredLock { number: lock, ticket: None, by_manager: false };
+        self.check_lock_is_permitted(lock)?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut entry = None;
-        if let Some(arena) = self.coherence.calls.arena() {
-            self.check_process(|| self.waits.lock_text(lock))?;
-            if let Some(over) = self.departures.over() {
-                return Err(self.departures.failure(&LockName { waits: &self.waits, lock }, over));
+        if let Some((arena, place)) = self.lock_entry(lock)? {
+            let mut request = LockRequest::new(self, arena, (lock, place));
+            request.acquire(limit)?;
+            entry = Some(request);
+        }
+        let by_manager = entry.is_none() || self.has_pages();
+        if by_manager {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            acquire_from_manager(self, lock, LockMode::default(), left)?;
+        }
+        Ok(self.note_lock(lock, entry, by_manager))
+    }
+
+    /// Acquires a lock if no other thread or node has it (COH-7.12). `limit` is for the answer of
+    /// the lock's manager.
+    ///
+    /// # Errors
+    /// As [`Node::acquire_lock`].
+    #[track_caller]
+    pub fn try_lock(&self, lock: u64, limit: Option<Duration>) -> Result<Option<AcquiredLock>> {
+        self.check_lock_is_permitted(lock)?;
+        let mut entry = None;
+        if let Some((arena, place)) = self.lock_entry(lock)? {
+            let mut request = LockRequest::of(self, arena, (lock, place));
+            if !request.try_acquire()? {
+                return Ok(None);
             }
-            if let Some(place) = arena.locks().entry(lock) {
-                let mut request = LockRequest::new(self, arena, (lock, place));
-                request.acquire(limit)?;
-                entry = Some(request);
+            entry = Some(request);
+        }
+        let by_manager = entry.is_none() || self.has_pages();
+        // Nobody else asks the manager while this thread has the entry, but what the last holder
+        // told it may be on its way.
+        let mode = LockMode { tries: entry.is_none() };
+        if by_manager {
+            let answer = acquire_from_manager(self, lock, mode, limit)?;
+            if matches!(answer, Value::LockTaken) {
+                return Ok(None);
             }
         }
-        if entry.is_none() || self.has_pages() {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            acquire_from_manager(self, lock, left)?;
-            held.by_manager = true;
-        } else {
+        Ok(Some(self.note_lock(lock, entry, by_manager)))
+    }
+
+    /// Checks that the calling thread may take a lock (COH-7.7, COH-7.8).
+    fn check_lock_is_permitted(&self, lock: u64) -> Result<()> {
+        self.coherence.handlers.check_if_due(|| self.now());
+        self.coherence.check_no_guard_of_this_thread(self, || self.waits.lock_text(lock))?;
+        self.waits.check_lock_is_not_mine(lock)
+    }
+
+    /// Returns the entry of a lock in the arena, if it has one there.
+    fn lock_entry(&self, lock: u64) -> Result<Option<(&Arena, LockEntry)>> {
+        let Some(arena) = self.coherence.calls.arena() else { return Ok(None) };
+        self.check_process(|| self.waits.lock_text(lock))?;
+        if let Some(over) = self.departures.over() {
+            return Err(self.departures.failure(&LockName { waits: &self.waits, lock }, over));
+        }
+        Ok(arena.locks().entry(lock).map(|place| (&**arena, place)))
+    }
+
+    /// Notes that the calling thread has got a lock.
+    #[track_caller]
+    fn note_lock(
+        &self,
+        lock: u64,
+        entry: Option<LockRequest<'_>>,
+        by_manager: bool,
+    ) -> AcquiredLock {
+        if !by_manager {
             self.coherence.locks.note_taken();
         }
-        held.ticket = entry.and_then(LockRequest::keep);
+        let ticket = entry.and_then(LockRequest::keep);
         self.waits.took_lock(lock);
         self.coherence.segments.took_lock();
-        Ok(held)
+        AcquiredLock { number: lock, ticket, by_manager }
     }
 
     /// Gives a lock back within `limit`, and waits for the result.
@@ -114,7 +163,8 @@ impl Node {
         // An array may have been declared meanwhile, and the next holder asks for what was written
         // to it. Nobody else asks the manager now.
         if !by_manager && self.has_pages() {
-            if let Err(error) = acquire_from_manager(self, lock, limit) {
+            let mode = LockMode::default();
+            if let Err(error) = acquire_from_manager(self, lock, mode, limit) {
                 if let Some(entry) = &entry {
                     entry.arena.locks().lose(entry.entry);
                 }
@@ -156,6 +206,30 @@ impl<'a> LockRequest<'a> {
         self.ticket.is_some_and(|ticket| self.arena.locks().look(ticket) == LockState::Holds)
     }
 
+    /// Takes the lock if no other request has it or waits for it. Returns `true` if it did.
+    #[track_caller]
+    fn try_acquire(&mut self) -> Result<bool> {
+        let name = LockName { waits: &self.node.waits, lock: self.lock };
+        if let Some(failure) = self.impediment() {
+            return Err(self.node.departures.failure(&name, failure));
+        }
+        self.ticket = self.arena.locks().try_request(self.entry, self.node);
+        Ok(self.ticket.is_some())
+    }
+
+    /// Returns why nobody of this node gets the lock any more, if so.
+    fn impediment(&self) -> Option<Failure> {
+        let locks = self.arena.locks();
+        let doing = || format!("lock {}", self.lock);
+        if let Some(loss) = locks.loss(self.entry, self.node) {
+            return Some(Failure::Coherence(match loss {
+                LockLoss::Died(rank) => CoherenceError::NodeDead { doing: doing(), rank },
+                LockLoss::Unfit(rank) => CoherenceError::LockBroken { doing: doing(), rank },
+            }));
+        }
+        locks.is_leaving().then_some(Failure::Left)
+    }
+
     /// Waits for the lock. After an error, this thread does not have it.
     #[track_caller]
     fn acquire(&mut self, limit: Option<Duration>) -> Result<()> {
@@ -176,17 +250,10 @@ impl<'a> LockRequest<'a> {
 
     /// Returns the outcome of the wait, if it is known.
     fn outcome(&mut self) -> Option<std::result::Result<Value, Failure>> {
+        if let Some(failure) = self.impediment() {
+            return Some(Err(failure));
+        }
         let locks = self.arena.locks();
-        let doing = || format!("lock {}", self.lock);
-        if let Some(loss) = locks.loss(self.entry, self.node) {
-            return Some(Err(Failure::Coherence(match loss {
-                LockLoss::Died(rank) => CoherenceError::NodeDead { doing: doing(), rank },
-                LockLoss::Unfit(rank) => CoherenceError::LockBroken { doing: doing(), rank },
-            })));
-        }
-        if locks.is_leaving() {
-            return Some(Err(Failure::Left));
-        }
         if self.has_lock() {
             return Some(Ok(Value::Done));
         }
@@ -222,27 +289,31 @@ impl Drop for LockRequest<'_> {
     }
 }
 
-/// Acquires a lock from its manager.
+/// Acquires a lock from its manager. Returns its answer, which may be that the lock is taken.
 #[track_caller]
-fn acquire_from_manager(node: &Node, lock: u64, limit: Option<Duration>) -> Result<()> {
-    let completion = node.submit(Request::Lock(lock), None);
+fn acquire_from_manager(
+    node: &Node,
+    lock: u64,
+    mode: LockMode,
+    limit: Option<Duration>,
+) -> Result<Value> {
+    let completion = node.submit(Request::Lock(lock, mode), None);
     let subject = || WaitSubject::Lock { number: lock, text: node.waits.lock_text(lock) };
     let name = LockName { waits: &node.waits, lock };
-    let outcome = node.outcome_of(&subject, &name, || completion.outcome(), limit);
-    if let Err(error) = outcome {
-        if !error.is_timeout() {
-            return Err(error);
+    match node.outcome_of(&subject, &name, || completion.outcome(), limit) {
+        Err(error) if error.is_timeout() => {
+            let error = node.waits.explain_timeout(error, &subject());
+            // No thread waits for the lock any longer, so a lock that is granted later is given
+            // back at once. If the lock was granted just now, this thread holds it. The next turn
+            // reports one or the other.
+            node.tell(Request::Cancel { completion: Arc::clone(&completion) });
+            match node.wait(None, || completion.outcome()) {
+                Some(Ok(answer)) => Ok(answer),
+                _ => Err(error),
+            }
         }
-        let error = node.waits.explain_timeout(error, &subject());
-        // No thread waits for the lock any longer, so a lock that is granted later is given back at
-        // once. If the lock was granted just now, this thread holds it. The next turn reports one
-        // or the other.
-        node.tell(Request::Cancel { completion: Arc::clone(&completion) });
-        if !matches!(node.wait(None, || completion.outcome()), Some(Ok(_))) {
-            return Err(error);
-        }
+        answer => answer,
     }
-    Ok(())
 }
 
 /// Gives a lock back to its manager.

@@ -117,6 +117,30 @@ impl JobLocks {
         Some(ticket)
     }
 
+    /// Takes a lock that no request has or waits for. Returns `None` if there is one, and once this
+    /// node leaves.
+    #[must_use]
+    pub fn try_request(
+        &self,
+        LockEntry(entry): LockEntry,
+        host: &impl LockHost,
+    ) -> Option<LockTicket> {
+        if self.is_leaving() {
+            return None;
+        }
+        // Tickets that are over may be at the head of the queue. A ticket of this request may only
+        // join a queue that is empty, because it would keep its place there until the lock is free.
+        self.hand_over(LockTicket::of_nobody(entry), host);
+        let ticket = if self.locks.is_used(entry) { None } else { self.locks.take_ticket(entry) };
+        let ticket = ticket?;
+        self.hand_over(ticket, host);
+        if self.look(ticket) == LockState::Holds {
+            return Some(ticket);
+        }
+        self.end(ticket, host); // another request was quicker
+        None
+    }
+
     #[cold]
     fn request_room(&self, entry: usize, host: &impl LockHost) -> Option<LockTicket> {
         // Tickets that are over may fill the queue, and nobody else may look at them.

@@ -226,6 +226,11 @@ impl Locks {
         self.memory.exchange(place, ticket, ticket.wrapping_add(1));
     }
 
+    /// Returns `true` if a ticket has a lock or waits for it, as the head of its queue tells.
+    pub fn is_used(&self, entry: usize) -> bool {
+        self.taken(entry, self.memory.load(entry + HEAD, Ordering::Acquire)).is_some()
+    }
+
     /// Takes the next ticket of a lock. Returns `None` while the queue is full.
     pub fn take_ticket(&self, entry: usize) -> Option<LockTicket> {
         for _ in 0..STEPS_MAX {

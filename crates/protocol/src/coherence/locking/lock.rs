@@ -13,7 +13,7 @@ use crate::coherence::locking::written::{Written, WrittenCounts, WrittenLists};
 use crate::coherence::mailbox::{Mailbox, Purpose};
 use crate::coherence::pages::machine::Pages;
 use crate::coherence::releasing::release::{AfterRelease, PageChanges};
-use crate::coherence::types::{CoherenceError, Value};
+use crate::coherence::types::{CoherenceError, LockMode, Value};
 use crate::coherence::writes::Writes;
 use crate::wind::{Class, Refusal, Token};
 use alloc::collections::BTreeMap;
@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Request {
     lock: u64,
+    mode: LockMode,
     /// Token of the operation; `None` if nobody waits any longer.
     token: Option<Token>,
     stage: RequestStage,
@@ -87,18 +88,19 @@ impl Locks {
         self.held.keys().copied().collect()
     }
 
-    pub fn acquire(&mut self, lock: u64, token: Token, base: &mut Base<'_>) {
+    pub fn acquire(&mut self, lock: u64, mode: LockMode, token: Token, base: &mut Base<'_>) {
         if let Some(error) = base.lock_impediment(&Doing::Lock(lock), lock) {
             return base.mail.fail(token, error);
         }
         let request = self.next;
         self.next += 1;
         let stage = RequestStage::Waits;
-        self.requests.insert(request, Request { lock, token: Some(token), stage, next: None });
+        self.requests
+            .insert(request, Request { lock, mode, token: Some(token), stage, next: None });
         let mut body = Vec::new();
         base.clock.knowledge.vector.write(&mut body);
         let purpose = Purpose::Control(Doing::Lock(lock));
-        let (manager, head) = (base.mail.manager(lock), Headline::Acquire { lock, request });
+        let (manager, head) = (base.mail.manager(lock), Headline::Acquire { lock, request, mode });
         base.mail.post(manager, Class::Ordered, head, body.into(), purpose);
     }
 
@@ -136,6 +138,13 @@ impl Locks {
         let Some(known) = known.filter(|_| code == 0 || manager == from) else {
             return Err(Refusal::UnknownObject);
         };
+        if code == 3 && known.mode.tries {
+            reader.end()?;
+            let token = known.token;
+            self.requests.remove(&request);
+            token.into_iter().for_each(|token| w.base.mail.done(token, Value::LockTaken));
+            return Ok(());
+        }
         if code != 0 {
             let rank = reader.leb128_u32()?;
             reader.end()?;

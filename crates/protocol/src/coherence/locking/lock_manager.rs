@@ -11,6 +11,7 @@ use crate::coherence::codec::{Headline, Wait};
 use crate::coherence::failing::doing::Doing;
 use crate::coherence::locking::written::{Written, WrittenCounts, WrittenLists};
 use crate::coherence::mailbox::{Mailbox, Purpose};
+use crate::coherence::types::LockMode;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Refusal};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -87,6 +88,14 @@ enum Broken {
     /// This node held the lock and cannot go on. Its writes are perhaps not at their homes
     /// (COH-8.4).
     Unfit(Rank),
+}
+
+/// Reason why a request does not get a lock.
+#[derive(Clone, Copy, Debug)]
+enum RefusedLock {
+    Broken(Broken),
+    /// Another request has the lock, and this one does not wait (COH-7.12).
+    Taken,
 }
 
 /// State of one lock, as its manager knows it.
@@ -291,8 +300,7 @@ impl Managed {
     pub fn acquire(
         &mut self,
         from: Rank,
-        lock: u64,
-        request: u64,
+        (lock, request, mode): (u64, u64, LockMode),
         body: &[u8],
         base: &mut Base<'_>,
     ) -> Result<(), Refusal> {
@@ -309,6 +317,10 @@ impl Managed {
         let of = LockRequest { rank: from, request };
         let managed = self.entry(lock)?;
         let holder = managed.holder.map(|holder| holder.of);
+        if mode.tries && holder.is_some() && !planted(Bug::QueueTries) {
+            refuse(lock, of, RefusedLock::Taken, Purpose::Grant(lock), base);
+            return Ok(());
+        }
         if let Some(last) = managed.queue.back().map(|waiting| waiting.of).or(holder) {
             tell_next(lock, last, of, &vector, base.mail);
         }
@@ -459,7 +471,7 @@ impl Managed {
         if !is_dead {
             // The holder's grant was not owed by this node, so nor is this answer.
             let purpose = Purpose::Control(Doing::Lock(lock));
-            refuse(lock, of, Broken::Died(dead), purpose, base);
+            refuse(lock, of, RefusedLock::Broken(Broken::Died(dead)), purpose, base);
         }
         self.grant_next(lock, base);
     }
@@ -478,7 +490,7 @@ impl Managed {
                 continue;
             }
             if let Some(broken) = managed.broken {
-                refuse(lock, of, broken, Purpose::Grant(lock), base);
+                refuse(lock, of, RefusedLock::Broken(broken), Purpose::Grant(lock), base);
                 continue;
             }
             managed.holder = Some(Holder { of, giver: None });
@@ -555,14 +567,18 @@ pub(crate) fn grant(
     base.mail.post(*rank, class, head, body.into(), purpose);
 }
 
-/// Tells a request that its lock is broken.
-fn refuse(lock: u64, to: LockRequest, broken: Broken, purpose: Purpose, base: &mut Base<'_>) {
-    let (code, rank) = match broken {
-        Broken::Died(rank) => (1, rank),
-        Broken::Unfit(rank) => (2, rank),
+/// Tells a request that it does not get the lock.
+fn refuse(lock: u64, to: LockRequest, why: RefusedLock, purpose: Purpose, base: &mut Base<'_>) {
+    let (code, rank) = match why {
+        RefusedLock::Broken(Broken::Died(rank)) => (1, Some(rank)),
+        RefusedLock::Broken(Broken::Unfit(rank)) => (2, Some(rank)),
+        RefusedLock::Taken => (3, None),
     };
     let body = base.mail.body(|out| {
-        out.put_u8(code).put_leb128(u64::from(rank));
+        out.put_u8(code);
+        rank.into_iter().for_each(|rank| {
+            out.put_leb128(u64::from(rank));
+        });
     });
     let head = Headline::Grant { lock, request: to.request, epoch: base.clock.epoch };
     base.mail.post(to.rank, Class::Unordered, head, body, purpose);

@@ -6,7 +6,7 @@
 
 use super::machine::{Page, WORDS};
 use crate::Rank;
-use crate::coherence::{Delivery, Ownership};
+use crate::coherence::{Delivery, LockMode, Ownership};
 use crate::random::Random;
 use alloc::vec::Vec;
 
@@ -40,9 +40,11 @@ pub enum Act {
     /// Requests all pages of an array and does not wait for them.
     Prefetch(Cell),
     /// Requests a lock. With `after`, the thread waits first until that section was entered.
-    /// Sections are numbered by program, and this one gets the number `section`.
+    /// Sections are numbered by program, and this one gets the number `section`. A request that
+    /// tries leaves the section out if another thread has the lock.
     Lock {
         lock: u64,
+        mode: LockMode,
         section: usize,
         after: Option<usize>,
     },
@@ -204,8 +206,9 @@ impl Program {
             for _ in 0..1 + random.below(2) {
                 let section = self.sections;
                 self.sections += 1;
-                let lock = ROVER_LOCK;
-                acts.extend(rove(Act::Lock { lock, section, after: None }, cell, self.style));
+                let mode = LockMode { tries: random.chance(0.2) };
+                let lock = Act::Lock { lock: ROVER_LOCK, mode, section, after: None };
+                acts.extend(rove(lock, cell, self.style));
             }
             self.threads.push((node, acts));
         }
@@ -239,7 +242,8 @@ struct Handover {
 impl Handover {
     fn acts(self, style: Style) -> Vec<Act> {
         let section = |section| {
-            let lock = Act::Lock { lock: ROVER_LOCK, section, after: None };
+            let mode = LockMode::default();
+            let lock = Act::Lock { lock: ROVER_LOCK, mode, section, after: None };
             rove(lock, self.cell, style)
         };
         (0..self.sections).flat_map(section).collect()
@@ -318,13 +322,13 @@ impl Draft<'_> {
     fn section(
         &mut self,
         thread: usize,
-        lock: u64,
+        (lock, mode): (u64, LockMode),
         after: Option<usize>,
         body: impl FnOnce(&mut Self),
     ) -> usize {
         let section = self.sections;
         self.sections += 1;
-        self.acts[thread].push(Act::Lock { lock, section, after });
+        self.acts[thread].push(Act::Lock { lock, mode, section, after });
         body(self);
         self.acts[thread].push(Act::Unlock(lock));
         section
@@ -372,7 +376,8 @@ impl Draft<'_> {
         }
         if let Some(Handover { cell, sections, .. }) = handover {
             let thread = self.thread();
-            self.section(thread, ROVER_LOCK, Some(sections - 1), |draft| {
+            let lock = (ROVER_LOCK, LockMode::default());
+            self.section(thread, lock, Some(sections - 1), |draft| {
                 draft.access(thread, Act::Read(cell));
             });
         } else if let Some(cell) = rover
@@ -380,7 +385,8 @@ impl Draft<'_> {
             && self.random.chance(0.4)
         {
             let thread = self.thread();
-            self.section(thread, ROVER_LOCK, None, |draft| draft.access(thread, Act::Add(cell)));
+            let lock = (ROVER_LOCK, LockMode::default());
+            self.section(thread, lock, None, |draft| draft.access(thread, Act::Add(cell)));
         }
         if self.random.chance(0.1) {
             let (thread, cell) = (self.thread(), self.random.below(CELLS));
@@ -422,7 +428,8 @@ impl Draft<'_> {
                         1 => Act::Write(cell, self.value()),
                         _ => Act::Add(cell),
                     };
-                    self.section(thread, lock, None, |draft| draft.access(thread, act));
+                    let mode = LockMode { tries: self.random.chance(0.2) };
+                    self.section(thread, (lock, mode), None, |draft| draft.access(thread, act));
                 }
             }
             // One thread hands the cell over to another by a lock.
@@ -432,6 +439,7 @@ impl Draft<'_> {
                     self.access(to, Act::Prefetch(cell));
                 }
                 self.write(from, cell);
+                let lock = (lock, LockMode::default());
                 let entered = self.section(from, lock, None, |_| {});
                 self.section(to, lock, Some(entered), |_| {});
                 if self.random.chance(0.5) {

@@ -12,7 +12,8 @@ use super::program::{Act, CELLS, Cell, Extent, Program, Style};
 use crate::Rank;
 use crate::coherence::codec::Headline;
 use crate::coherence::{
-    Access, ArrayId, Coherence, CoherenceEvent, Declaration, Element, Homes, WriteId,
+    Access, ArrayId, Coherence, CoherenceEvent, Declaration, Element, Homes, LockMode, Value,
+    WriteId,
 };
 use crate::limits::PAGE;
 use crate::wind::{Admission, Body, Class, Message, Refusal, Token};
@@ -470,12 +471,27 @@ impl State {
     /// Hears of the end of an operation, whose token is the number of its thread plus 1.
     fn hear(&mut self, rank: Rank, event: CoherenceEvent) {
         match event {
-            CoherenceEvent::Done { token, .. } => {
+            CoherenceEvent::Done { token, value } => {
                 let thread = token.0 as usize - 1;
-                self.done(rank, thread);
+                match value {
+                    Value::LockTaken => self.leave_out_section(thread),
+                    _ => self.done(rank, thread),
+                }
             }
             event => self.break_promise(format!("node {rank}: {event:?}")),
         }
+    }
+
+    /// Leaves out the section whose lock another thread had.
+    fn leave_out_section(&mut self, thread: usize) {
+        let Some(Act::Lock { lock, mode: LockMode { tries: true }, .. }) = self.act_of(thread)
+        else {
+            return self.break_promise(format!("thread {thread} tries no lock"));
+        };
+        while self.act_of(thread) != Some(Act::Unlock(lock)) {
+            self.threads[thread].at += 1;
+        }
+        self.ended(thread);
     }
 
     fn done(&mut self, rank: Rank, thread: usize) {
@@ -617,9 +633,11 @@ impl State {
                     coherence.prefetch(array, core::slice::from_ref(&(0..pages)), machine);
                 });
             }
-            Act::Lock { lock, .. } => {
+            Act::Lock { lock, mode, .. } => {
                 self.threads[thread].waiting = Pause::Operation;
-                self.call(rank, |coherence, machine| coherence.lock(lock, token, machine));
+                self.call(rank, |coherence, machine| {
+                    coherence.lock_in_mode(lock, mode, token, machine);
+                });
             }
             Act::Unlock(lock) => {
                 self.oracle.holders.remove(&lock);

@@ -11,7 +11,7 @@ use crate::coherence::pages::array::Array;
 use crate::coherence::pages::machine::{Access, ArrayId, Pages};
 use crate::coherence::releasing::guards::{Ownership, Spans, WriteId};
 use crate::coherence::statistics::{ArrayStatistics, CoherenceStatistics};
-use crate::coherence::types::{CallStep, CoherenceError, Declaration, Reduction};
+use crate::coherence::types::{CallStep, CoherenceError, Declaration, LockMode, Reduction};
 use crate::coherence::updating::delivery::Delivery;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -384,8 +384,16 @@ impl Coherence {
     /// Acquires a lock (any number). The operation is done when this node holds the lock, and
     /// everything that happened before its last unlock is visible.
     pub fn lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
+        self.lock_in_mode(lock, LockMode::default(), token, pages);
+    }
+
+    /// Acquires a lock as [`Coherence::lock`] does, in this mode. A request that tries is done with
+    /// [`Value::LockTaken`] if the lock is not free.
+    ///
+    /// [`Value::LockTaken`]: crate::coherence::Value::LockTaken
+    pub fn lock_in_mode(&mut self, lock: u64, mode: LockMode, token: Token, pages: &mut dyn Pages) {
         let (up, mut w) = self.parts();
-        up.locking.locks.acquire(lock, token, &mut w.base);
+        up.locking.locks.acquire(lock, mode, token, &mut w.base);
         self.settle(pages);
     }
 

@@ -245,8 +245,8 @@ impl Coherence {
             {
                 Ok(())
             }
-            Headline::Acquire { lock, request } => {
-                up.locking.managed.acquire(from, lock, request, body, &mut w.base)
+            Headline::Acquire { lock, request, mode } => {
+                up.locking.managed.acquire(from, (lock, request, mode), body, &mut w.base)
             }
             Headline::Grant { lock, request, epoch } => {
                 let Locking { locks, managed, .. } = up.locking;

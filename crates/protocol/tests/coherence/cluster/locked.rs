@@ -3,7 +3,7 @@
 
 use super::Cluster;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{CoherenceError, Value};
+use oikaze_protocol::coherence::{CoherenceError, LockMode, Value};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::Token;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const LOCKS: [u64; 2] = [4, 5];
 struct Taker {
     node: Rank,
     /// Locks to take. A thread may stop waiting for one.
-    sections: Vec<(u64, bool)>,
+    sections: Vec<(u64, LockMode, bool)>,
     asked: Option<Token>,
     holds: bool,
 }
@@ -26,11 +26,11 @@ struct Taker {
 impl Taker {
     /// Takes one step. Returns `false` if the thread waits, or has ended.
     fn step(&mut self, cluster: &mut Cluster, holders: &mut BTreeMap<u64, Rank>) -> bool {
-        let Some((lock, stops)) = self.sections.last().copied() else { return false };
+        let Some((lock, mode, stops)) = self.sections.last().copied() else { return false };
         let Some(token) = self.asked else {
             let call = |c: &mut super::Coherence, t, m: &mut super::Machine| match self.holds {
                 true => c.unlock(lock, t, m),
-                false => c.lock(lock, t, m),
+                false => c.lock_in_mode(lock, mode, t, m),
             };
             if self.holds {
                 holders.remove(&lock);
@@ -44,6 +44,7 @@ impl Taker {
                 self.end_section();
             }
             None => return false,
+            Some(Ok(Value::LockTaken)) if mode.tries && !self.holds => self.end_section(),
             Some(Ok(Value::None)) if !self.holds => {
                 let dead = |rank: &Rank| !cluster.nodes[*rank as usize].alive;
                 let before = holders.insert(lock, self.node).filter(|rank| !dead(rank));
@@ -76,7 +77,10 @@ pub fn run(seed: u64) -> u64 {
         .map(|node| Taker { node, sections: Vec::new(), asked: None, holds: false })
         .collect();
     for taker in &mut takers {
-        let section = |random: &mut Random| (random.pick(&LOCKS), random.chance(0.2));
+        let section = |random: &mut Random| {
+            let mode = LockMode { tries: random.chance(0.3) };
+            (random.pick(&LOCKS), mode, random.chance(0.2))
+        };
         taker.sections = (0..2 + random.below(4)).map(|_| section(&mut random)).collect();
     }
     let victim = random.chance(0.6).then(|| random.pick(&[2, 3]));
@@ -124,4 +128,37 @@ pub fn pass_and_die(seed: u64) -> bool {
     assert_eq!(later.is_ok(), is_passed, "seed {seed}: {later:?}");
     assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
     is_passed
+}
+
+/// A node tries a lock that another one has, and gets an answer at once. The next request gets the
+/// lock when it is given back. A node tries the free lock, and stops waiting for the answer: the
+/// lock is given back all the same (COH-7.5, COH-7.12).
+pub fn try_locks(seed: u64) {
+    let mut cluster = Cluster::new(NODES, seed);
+    let tries = LockMode { tries: true };
+    cluster.succeeds(2, |c, token, m| c.lock_in_mode(4, tries, token, m));
+    let next =
+        (!seed.is_multiple_of(2)).then(|| cluster.call(3, |c, token, m| c.lock(4, token, m)));
+    cluster.run_until_quiet();
+    for rank in [0, 2, 3] {
+        let token = cluster.call(rank, |c, token, m| c.lock_in_mode(4, tries, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(rank, token), Some(Ok(Value::LockTaken)), "seed {seed}");
+    }
+    cluster.succeeds(2, |c, token, m| c.unlock(4, token, m));
+    if let Some(next) = next {
+        cluster.run_until_quiet();
+        cluster.all_succeeded([(3, next)]);
+        cluster.succeeds(3, |c, token, m| c.unlock(4, token, m));
+    }
+    cluster.run_until_quiet();
+    let stopped = cluster.call(0, |c, token, m| c.lock_in_mode(4, tries, token, m));
+    cluster.steps(seed % 5);
+    let outcome = cluster.take(0, stopped);
+    cluster.call(0, |c, _, m| c.cancel(stopped, m));
+    if outcome.is_some() {
+        cluster.succeeds(0, |c, token, m| c.unlock(4, token, m));
+    }
+    cluster.succeeds(1, |c, token, m| c.lock(4, token, m));
+    assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
 }
