@@ -1,6 +1,9 @@
 //! Reports tests, or parts of tests, that cannot run on this machine. `cargo xtask test` shows and
 //! counts them.
 
+#[cfg(test)]
+pub(crate) mod namespaces;
+
 use std::io::Write;
 
 /// Reports a test as skipped because the machine lacks something.

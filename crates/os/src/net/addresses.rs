@@ -74,7 +74,7 @@ pub fn narrow_path(to: SocketAddr) -> Option<NarrowPath> {
 }
 
 /// Returns a socket that knows its route. Sends nothing: for UDP `connect` only looks up the route.
-fn routed(to: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) fn routed(to: SocketAddr) -> io::Result<UdpSocket> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // Port 0 cannot be connected to; any other will do.

@@ -54,6 +54,24 @@ macro_rules! forward_link {
             $inner.report_silence(peer);
         }
     };
+    (@join_group $this:ident $inner:tt) => {
+        fn join_group(&mut $this, group: &$crate::net::Group) -> ::std::io::Result<()> {
+            $inner.join_group(group)
+        }
+    };
+    (@leave_group $this:ident $inner:tt) => {
+        fn leave_group(&mut $this, address: ::std::net::SocketAddr) {
+            $inner.leave_group(address);
+        }
+    };
+    (@route_group $this:ident $inner:tt) => {
+        fn route_group(
+            &mut $this,
+            group: &$crate::net::Group,
+        ) -> ::std::io::Result<::std::net::SocketAddr> {
+            $inner.route_group(group)
+        }
+    };
     (@stall $this:ident $inner:tt) => {
         fn stall(&mut $this) -> Option<$crate::net::LinkStall> {
             $inner.stall()

@@ -72,6 +72,15 @@ impl LinkProperties<'_> {
     }
 }
 
+/// Multicast group, at the interface by which a peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Address and port of the group.
+    pub address: SocketAddr,
+    /// Address of a peer, of the same family.
+    pub peer: SocketAddr,
+}
+
 /// Form in which datagrams are handed to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadForm {
@@ -167,6 +176,33 @@ pub trait Link: Send {
         None
     }
 
+    /// Joins a multicast group: what comes to the group from now on is received as bulk. A group
+    /// that is joined twice at an interface is joined once.
+    ///
+    /// # Errors
+    /// The link has no groups (`Unsupported`); the address is not a group's; the peer's family or
+    /// interface cannot be used; or the system refuses.
+    fn join_group(&mut self, group: &Group) -> io::Result<()> {
+        let _ = group;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Leaves a group at all interfaces.
+    fn leave_group(&mut self, address: SocketAddr) {
+        let _ = address;
+    }
+
+    /// Prepares for sending to a group in the subnet of the peer, and returns the address for
+    /// [`Outgoing::to`]. Joining is not needed for that. A later group at another interface takes
+    /// the place of the earlier one.
+    ///
+    /// # Errors
+    /// As for [`Link::join_group`].
+    fn route_group(&mut self, group: &Group) -> io::Result<SocketAddr> {
+        let _ = group;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Returns a message for the user, once: for example that a mechanism does not work, or that a
     /// buffer is too small.
     fn notice(&mut self) -> Option<String> {
@@ -192,5 +228,5 @@ impl<L: Link + ?Sized> ReceiveEach for L {}
 
 impl<L: Link + ?Sized> Link for Box<L> {
     forward_link!(self => (**self): send stall receive_into receive_again local_addresses properties prefers
-        watch next_wakeup poll_too_big report_silence notice statistics);
+        watch next_wakeup poll_too_big report_silence join_group leave_group route_group notice statistics);
 }

@@ -36,7 +36,7 @@ pub use fault::{
     Corruption, FAULT_VARIABLE, Fate, Fault, FaultDecision, FaultPlan, FaultSettings, FaultSyntax,
     Reseal, Tampering,
 };
-pub use link::{Link, LinkProperties, LinkStall, PayloadForm, ReceiveEach, TooBig};
+pub use link::{Group, Link, LinkProperties, LinkStall, PayloadForm, ReceiveEach, TooBig};
 pub use oikaze_protocol::wind::SendMode;
 pub use packet_socket::packet_socket;
 pub use sink::{Predicted, Scattered, Sink};

@@ -15,7 +15,7 @@ pub struct LinkStack(pub(super) TcxRx<RawTx<Splice<UdpLink>>>);
 impl Link for LinkStack {
     forward_link!(self => (self.0): send receive_into receive_again local_addresses properties);
     forward_link!(self => (self.0): prefers watch next_wakeup poll_too_big report_silence stall notice);
-    forward_link!(self => (self.0): statistics);
+    forward_link!(self => (self.0): join_group leave_group route_group statistics);
 }
 
 /// Opens sockets, and every path around the kernel that is neither switched off nor refused.

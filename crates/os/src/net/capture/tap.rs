@@ -183,5 +183,5 @@ impl<L: Link> Link for Tap<L> {
     }
 
     forward_link!(self => (self.inner): stall local_addresses properties prefers watch next_wakeup
-        poll_too_big report_silence statistics);
+        poll_too_big report_silence join_group leave_group route_group statistics);
 }

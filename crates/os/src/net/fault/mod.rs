@@ -164,7 +164,7 @@ impl HeldDatagrams {
 
 impl<L: Link> Link for Fault<L> {
     forward_link!(self => (self.inner): send stall local_addresses properties prefers watch poll_too_big
-        report_silence notice statistics);
+        report_silence join_group leave_group route_group notice statistics);
 
     /// Without faults, datagrams may be received directly into their place.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {

@@ -12,7 +12,7 @@ use super::watch::SleeperWatch;
 use crate::features::DisabledFeatures;
 use crate::net::addresses::{LocalAddress, local_addresses};
 use crate::net::datagram::Outgoing;
-use crate::net::link::{Link, LinkProperties, TooBig};
+use crate::net::link::{Group, Link, LinkProperties, TooBig};
 use crate::net::sink::Sink;
 use crate::net::statistics::{Offload, Statistics};
 use core::ops::ControlFlow;
@@ -73,7 +73,13 @@ impl UdpLink {
     /// it.
     pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
         let bind::Opened { small, bulk, mut notices } = bind::open(ask)?;
-        let sockets = Sockets { own: PerLane { small, bulk }, connected: PerLane::default() };
+        let sockets = Sockets {
+            own: PerLane { small, bulk },
+            connected: PerLane::default(),
+            joined: Vec::new(),
+            group_routes: Vec::new(),
+            loops_groups: false,
+        };
         let all = || sockets.all();
         let statistics = Statistics {
             gso: Offload::of(ask.without.gso, all().all(|socket| socket.gso)),
@@ -188,6 +194,18 @@ impl Link for UdpLink {
             small.close(index);
             self.plain_only.report_silence(peer);
         }
+    }
+
+    fn join_group(&mut self, group: &Group) -> io::Result<()> {
+        self.join(group)
+    }
+
+    fn leave_group(&mut self, address: SocketAddr) {
+        self.leave(address);
+    }
+
+    fn route_group(&mut self, group: &Group) -> io::Result<SocketAddr> {
+        self.route_to_group(group)
     }
 
     fn notice(&mut self) -> Option<String> {

@@ -10,6 +10,7 @@
 //! [`bypass`](super::bypass), which use the functions that are visible in `crate::net`.
 
 mod drain;
+mod groups;
 mod link;
 pub(super) mod plain_only;
 mod poll;

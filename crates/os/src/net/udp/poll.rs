@@ -59,7 +59,7 @@ impl UdpLink {
     ) -> io::Result<usize> {
         let mut taken = 0;
         let (bulk, idle) = (self.schedule.may_poll_bulk(first.came), self.schedule.may_poll_idle());
-        if !self.sockets.own.bulk.is_empty() && (idle || bulk) {
+        if self.sockets.count(Lane::Bulk) > 0 && (idle || bulk) {
             taken += self.poll_bulk(self.schedule.hot_bulk, sink, &small_waits)?;
             self.schedule.hot_bulk = self.next_hot_bulk();
         }

@@ -22,6 +22,9 @@ const TOO_BIG_MAX: usize = 256;
 impl UdpLink {
     /// Chooses the socket that sends to this peer in this lane.
     fn route(&mut self, to: SocketAddr, lane: Lane) -> Route {
+        if let Some(route) = self.sockets.group_route(to) {
+            return route;
+        }
         let lane = self.sockets.lane_of(lane);
         match self.count_call(to, lane) {
             Some(index) => Route::Connected(lane, index),

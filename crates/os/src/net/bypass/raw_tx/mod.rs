@@ -131,7 +131,8 @@ impl<L: SocketLink> Link for RawTx<L> {
     }
 
     forward_link!(self => (self.inner): receive_into receive_again local_addresses properties watch
-        next_wakeup poll_too_big report_silence notice statistics);
+        next_wakeup poll_too_big report_silence join_group leave_group route_group
+        notice statistics);
 }
 
 impl<L: SocketLink> SocketLink for RawTx<L> {

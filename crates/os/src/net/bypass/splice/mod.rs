@@ -161,7 +161,7 @@ impl<L: SocketLink> Link for Splice<L> {
     }
 
     forward_link!(self => (self.inner): receive_into receive_again local_addresses properties watch
-        next_wakeup poll_too_big report_silence notice);
+        next_wakeup poll_too_big report_silence join_group leave_group route_group notice);
 }
 
 impl<L: SocketLink> SocketLink for Splice<L> {

@@ -224,6 +224,7 @@ impl<L: SocketLink> Link for TcxRx<L> {
     }
 
     forward_link!(self => (self.inner): send local_addresses properties next_wakeup poll_too_big notice);
+    forward_link!(self => (self.inner): join_group leave_group route_group);
 }
 
 impl<L: SocketLink> SocketLink for TcxRx<L> {

@@ -1,8 +1,9 @@
 //! Sending frames over a veth pair.
 
-use super::veth::{Cable, cable, go_to, in_a_thread, ip};
+use super::veth::{Cable, cable};
 use crate::net::Outgoing;
 use crate::net::{Arrival, Link, PayloadForm, ReceiveEach, Sink};
+use crate::testing::namespaces::{go_to, in_a_thread, ip};
 use oikaze_protocol::wire::Lane;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

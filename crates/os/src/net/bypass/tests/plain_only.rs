@@ -1,7 +1,7 @@
 //! Fast paths that deliver nothing: a connected socket that is deaf, and a tcx program that takes
 //! datagrams and delivers none.
 
-use super::veth::{Cable, cable, in_a_thread};
+use super::veth::{Cable, cable};
 use crate::features::DisabledFeatures;
 use crate::net::Outgoing;
 use crate::net::bypass::socket_link::SocketLink;
@@ -9,6 +9,7 @@ use crate::net::stack::{LinkStack, open};
 use crate::net::udp::plain_only::{REOPEN_TIME, SILENCES_MAX};
 use crate::net::udp::sockets::socket::Socket;
 use crate::net::{Bind, Link, Offload, ReceiveEach};
+use crate::testing::namespaces::in_a_thread;
 use crate::testing::skipped;
 use core::mem::size_of;
 use oikaze_protocol::wire::Lane;

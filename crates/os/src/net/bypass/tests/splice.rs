@@ -1,9 +1,10 @@
 //! Splicing over a veth pair.
 
-use super::veth::{Cable, cable, go_to, in_a_thread, ip};
+use super::veth::{Cable, cable};
 use crate::net::bypass::socket_link::SocketLink;
 use crate::net::bypass::splice::tests as splice_tests;
 use crate::net::{Link, ReceiveEach};
+use crate::testing::namespaces::{go_to, in_a_thread, ip};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,11 +1,12 @@
 //! Receiving by tcx at the end of a veth pair.
 
-use super::veth::{Cable, cable, in_a_thread};
+use super::veth::{Cable, cable};
 use crate::net::Outgoing;
 use crate::net::conformance::take;
 use crate::net::sink::Plain;
 use crate::net::stack::LinkStack;
 use crate::net::{Arrival, Link, Offload, ReceiveEach};
+use crate::testing::namespaces::in_a_thread;
 use crate::testing::skipped;
 use oikaze_protocol::wire::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -3,11 +3,9 @@
 use crate::features::DisabledFeatures;
 use crate::net::stack::{LinkStack, open};
 use crate::net::{Bind, Link};
-use crate::testing::skip;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use crate::testing::namespaces::{go_to, ip, namespace, path_of};
 use std::fs::File;
 use std::net::SocketAddr;
-use std::process::Command;
 
 /// Two hosts with a link each, and a cable between them.
 pub(super) struct Cable {
@@ -23,33 +21,12 @@ impl Cable {
     }
 }
 
-pub(super) fn go_to(namespace: &File) {
-    move_into_link_name_space(
-        std::os::fd::AsFd::as_fd(namespace),
-        Some(LinkNameSpaceType::Network),
-    )
-    .unwrap();
-}
-
-pub(super) fn ip(line: &str) {
-    assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
-}
-
 /// Makes a cable and leaves this thread at its second end. Neither link may open sockets later
 /// without moving the thread (`connect`). Returns `None` if that is not permitted.
 pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
-    let namespace = || {
-        // SAFETY: concerns this thread alone, which ends with the test.
-        (unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0)
-            .then(|| File::open("/proc/thread-self/ns/net").unwrap())
-    };
-    let Some(first) = namespace() else {
-        skip("network namespaces take root");
-        return None;
-    };
-    let second = namespace().unwrap();
-    let home =
-        format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&first));
+    let first = namespace()?;
+    let second = namespace()?;
+    let home = path_of(&first);
     ip(&format!("link add there type veth peer name here netns {home}"));
     let mut ends = Vec::new();
     let devices = [(&first, "here"), (&second, "there")];
@@ -72,9 +49,4 @@ pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
     }
     let ends = ends.try_into().ok().unwrap();
     Some(Cable { ends, namespaces: [first, second] })
-}
-
-pub(super) fn in_a_thread(test: impl FnOnce() + Send + 'static) {
-    // The thread may be in another network namespace afterwards.
-    std::thread::spawn(test).join().unwrap();
 }

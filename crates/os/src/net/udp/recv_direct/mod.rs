@@ -120,7 +120,7 @@ impl ReceivePool {
         statistics: &mut Statistics,
         sink: &mut dyn Sink,
     ) -> io::Result<(Burst, Guess)> {
-        let may_predict = !socket.busy && self.prediction.allows();
+        let may_predict = !socket.busy && !socket.hears_group && self.prediction.allows();
         let Some(predicted) = may_predict.then(|| sink.predict()).flatten() else {
             let mut take = |arrival: Arrival<'_>| sink.take(arrival);
             let burst = self.receive(socket, socket.busy, statistics, &mut take)?;

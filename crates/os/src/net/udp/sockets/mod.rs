@@ -3,9 +3,11 @@
 pub(super) mod address;
 pub(super) mod bind;
 pub(super) mod connected;
+pub(super) mod group;
 pub(crate) mod socket;
 
 use connected::{ConnectedSet, PeerSocket};
+use group::{GroupRoute, JoinedGroup};
 use oikaze_protocol::wind::PerLane;
 use oikaze_protocol::wire::Lane;
 use socket::Socket;
@@ -18,6 +20,12 @@ pub(in crate::net) struct Sockets {
     pub(in crate::net) own: PerLane<Vec<Socket>>,
     /// Sockets connected to single peers, on either port.
     pub(in crate::net) connected: PerLane<ConnectedSet>,
+    /// Sockets of joined groups, which are polled as bulk sockets.
+    pub(in crate::net) joined: Vec<JoinedGroup>,
+    /// Groups to which an own socket is prepared to send.
+    pub(in crate::net) group_routes: Vec<GroupRoute>,
+    /// `true` if datagrams to groups come back to this host, too.
+    pub(in crate::net) loops_groups: bool,
 }
 
 /// Socket to send from.
@@ -35,7 +43,13 @@ impl Sockets {
     pub(super) fn all(&self) -> impl Iterator<Item = &Socket> {
         let connected = self.connected.both().into_iter().flat_map(|set| &set.sockets);
         let own = self.own.both().into_iter().flatten();
-        connected.map(|connected| &connected.socket).chain(own)
+        let joined = self.joined.iter().map(|joined| &joined.socket);
+        connected.map(|connected| &connected.socket).chain(own).chain(joined)
+    }
+
+    /// Returns the joined groups whose sockets are polled among those of a lane.
+    fn joined_of(&self, lane: Lane) -> &[JoinedGroup] {
+        if lane == Lane::Bulk { &self.joined } else { &[] }
     }
 
     /// Returns the lane whose sockets carry this lane.
@@ -60,22 +74,37 @@ impl Sockets {
 
     /// Returns the number of a lane's sockets.
     pub(super) fn count(&self, lane: Lane) -> usize {
-        self.connected[lane].sockets.len() + self.own[lane].len()
+        self.connected[lane].sockets.len() + self.own[lane].len() + self.joined_of(lane).len()
     }
 
-    /// Returns a lane's socket with this index: the connected ones come first, then the link's own.
+    /// Returns a lane's socket with this index: the connected ones come first, then the link's own,
+    /// then those of joined groups.
     pub(super) fn get_mut(&mut self, lane: Lane, index: usize) -> Option<&mut Socket> {
         let connected = &mut self.connected[lane].sockets;
-        match index.checked_sub(connected.len()) {
-            None => connected.get_mut(index).map(|connected| &mut connected.socket),
-            Some(index) => self.own[lane].get_mut(index),
+        let Some(index) = index.checked_sub(connected.len()) else {
+            return connected.get_mut(index).map(|connected| &mut connected.socket);
+        };
+        let own = &mut self.own[lane];
+        match index.checked_sub(own.len()) {
+            None => own.get_mut(index),
+            Some(index) if lane == Lane::Bulk => {
+                self.joined.get_mut(index).map(|joined| &mut joined.socket)
+            }
+            Some(_) => None,
         }
     }
 
     /// Polls at which a lane's sockets had something last, in the order of their indices.
     pub(super) fn last_polls(&self, lane: Lane) -> impl Iterator<Item = usize> {
         let connected = self.connected[lane].sockets.iter().map(|one| one.socket.came);
-        connected.chain(self.own[lane].iter().map(|own| own.came))
+        let joined = self.joined_of(lane).iter().map(|joined| joined.socket.came);
+        connected.chain(self.own[lane].iter().map(|own| own.came)).chain(joined)
+    }
+
+    /// Returns the route to a group, or `None` if the address is not of one.
+    pub(super) fn group_route(&self, to: SocketAddr) -> Option<Route> {
+        let route = self.group_routes.iter().find(|route| route.to == to)?;
+        Some(Route::Own(self.lane_of(Lane::Bulk), route.own))
     }
 
     /// Returns the link's own socket that reaches this peer.

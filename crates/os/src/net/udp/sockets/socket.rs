@@ -14,6 +14,9 @@ use rustix::net::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// Option of linux/in6.h (Linux 4.20), which the `libc` crate lacks for some targets.
+const IPV6_MULTICAST_ALL: c_int = 29;
+
 /// A bound, non-blocking UDP socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -41,6 +44,8 @@ pub(crate) struct Socket {
     hears_marks: bool,
     /// Path sizes that routers report are believed.
     believes_routers: bool,
+    /// Bound to a multicast group. What comes there is not predicted.
+    pub(crate) hears_group: bool,
 }
 
 impl Socket {
@@ -114,6 +119,57 @@ impl Socket {
         Ok(socket)
     }
 
+    /// Binds to a multicast group, whose address names the interface if its family has scopes.
+    /// Other nodes of this host may be bound to it, too.
+    pub(crate) fn open_for_group(
+        group: SocketAddr,
+        buffer: usize,
+        without: &DisabledFeatures,
+    ) -> Result<Socket, Errno> {
+        let family = if group.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = socket_with(family, SocketType::DGRAM, flags, None).and_then(not_standard)?;
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        // Without this, a socket hears what other sockets of the host have joined (ip(7)).
+        if group.is_ipv4() {
+            set(fd.as_fd(), libc::SOL_IP, libc::IP_MULTICAST_ALL, 0)?;
+        } else {
+            sockopt::set_ipv6_v6only(&fd, true)?;
+            set(fd.as_fd(), libc::SOL_IPV6, IPV6_MULTICAST_ALL, 0)?;
+        }
+        bind(&fd, &group)?;
+        let mut socket = Socket::with_options(fd, group, None, false, buffer, without);
+        socket.hears_group = true;
+        socket.hear_marks();
+        Ok(socket)
+    }
+
+    /// Sends to groups by the interface of this number that has the address `source`, from there.
+    /// Datagrams pass as many routers as `hops` says, less one. They come back to this host if
+    /// `loops`.
+    pub(crate) fn send_to_groups(
+        &self,
+        source: IpAddr,
+        interface: u32,
+        hops: u32,
+        loops: bool,
+    ) -> Result<(), Errno> {
+        let (fd, any) = (&self.fd, Ipv4Addr::UNSPECIFIED);
+        match source {
+            IpAddr::V4(source) => {
+                sockopt::set_ip_multicast_if_with_ifindex(fd, &any, &source, interface)?;
+                sockopt::set_ip_multicast_ttl(fd, hops)?;
+                sockopt::set_ip_multicast_loop(fd, loops)?;
+            }
+            IpAddr::V6(_) => {
+                sockopt::set_ipv6_multicast_if(fd, interface)?;
+                sockopt::set_ipv6_multicast_hops(fd, hops)?;
+            }
+        }
+        // In an IPv6 socket, this option rules datagrams of both families.
+        if self.local.is_ipv6() { sockopt::set_ipv6_multicast_loop(fd, loops) } else { Ok(()) }
+    }
+
     /// Requests the ECN mark of every arrival. A system that refuses has no marks, and missing
     /// marks have no effect. Each arrival costs 40 ns more, even if nobody reads its mark.
     pub(crate) fn hear_marks(&mut self) {
@@ -140,8 +196,8 @@ impl Socket {
         let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
         // Requesting segments of 0 bytes changes nothing, and tells whether the kernel has the
         // option.
-        let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
-        let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
+        let gso = !without.gso && set(fd.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        let gro = !without.gro && set(fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         let (busy, came, hears_marks, believes_routers) = (false, 0, false, true);
         Socket {
             fd,
@@ -157,6 +213,7 @@ impl Socket {
             segment: 0,
             hears_marks,
             believes_routers,
+            hears_group: false,
         }
     }
 
@@ -166,6 +223,7 @@ impl Socket {
         if self.segment != bytes {
             set(
                 self.fd.as_fd(),
+                libc::SOL_UDP,
                 libc::UDP_SEGMENT,
                 c_int::try_from(bytes).map_err(|_| Errno::INVAL)?,
             )?;
@@ -255,12 +313,12 @@ fn enlarge_buffers(fd: BorrowedFd<'_>, bytes: usize) -> (usize, usize) {
     )
 }
 
-fn set(fd: BorrowedFd<'_>, option: c_int, value: c_int) -> Result<(), Errno> {
+fn set(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> Result<(), Errno> {
     // SAFETY: the kernel reads one int.
     let answer = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::SOL_UDP,
+            level,
             option,
             (&raw const value).cast(),
             size_of::<c_int>() as libc::socklen_t,
