@@ -4,3 +4,4 @@ pub mod key_log;
 pub mod protected;
 pub mod seal;
 pub mod secret;
+pub mod stream;

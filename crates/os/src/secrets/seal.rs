@@ -5,7 +5,7 @@ use crate::secrets::protected::Protected;
 use crate::secrets::secret::Secret;
 use oikaze_protocol::seal::{
     Binding, Cipher, CipherKind, FIRST_LEN, FirstMessage, Identity, KeyExchange, SECOND_LEN,
-    SecondMessage, SessionSecrets, TAG_LEN,
+    SecondMessage, SessionSecrets, StreamIdentity, StreamSecret, TAG_LEN,
 };
 use oikaze_protocol::wire::Lane;
 use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -136,7 +136,7 @@ impl KeyExchange for NoiseExchange {
     }
 }
 
-/// Secret of one direction of a lane, from one epoch on (SEAL-4.2).
+/// Secret of one direction of a lane, or of a stream, from one epoch on (SEAL-4.2, SEAL-8.2).
 pub struct Chain {
     secret: Zeroizing<[u8; 32]>,
     cipher: CipherKind,
@@ -147,6 +147,13 @@ impl Chain {
     #[must_use]
     pub fn new(cipher: CipherKind, direction: &[u8; 32], lane: Lane) -> Self {
         Self { secret: expand(direction, &[b"oikaze lane", &[lane as u8]]), cipher }
+    }
+
+    /// Returns the secret of epoch 0 of a multicast stream (SEAL-8.2). Later epochs follow as those
+    /// of a lane (SEAL-8.3).
+    #[must_use]
+    pub fn of_stream(stream: &StreamIdentity, secret: &StreamSecret) -> Self {
+        Self { secret: expand(secret.expose(), &[&stream.label()]), cipher: stream.cipher }
     }
 
     /// Returns the bytes of the secret, for a log of keys only.

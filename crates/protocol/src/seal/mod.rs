@@ -5,12 +5,14 @@
 
 mod exchange;
 mod ratchet;
+mod stream;
 
 pub use exchange::{
     Binding, CipherKind, FIRST_LEN, FirstMessage, Identity, KeyExchange, KeyStep, SECOND_LEN,
     SecondMessage, SessionSecrets,
 };
 pub use ratchet::{DATAGRAMS_PER_KEY, ReceiveChain, SendChain};
+pub use stream::{StreamIdentity, StreamSecret};
 
 /// Length of a tag in bytes.
 pub const TAG_LEN: usize = 16;
