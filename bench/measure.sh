@@ -24,7 +24,7 @@ command -v fi_pingpong > /dev/null || fabric="--without ofi-tcp,ofi-udp"
 tunnel=
 command -v wireguard-go > /dev/null || tunnel="--without wireguard"
 
-[ $# -gt 0 ] || set -- wind remote shm seal dsm dsm-machine collectives python papers
+[ $# -gt 0 ] || set -- wind remote shm seal dsm dsm-machine collectives multicast python papers
 for name in "$@"; do
     json="--json $results/$name.json"
     case $name in
@@ -32,6 +32,7 @@ for name in "$@"; do
     seal) measure "$name" "$name" --quick --mtu 9000 $tunnel $json ;;
     remote) measure "$name" "$name" --quick --mtu 9000 $fabric $json ;;
     dsm-machine) measure "$name" dsm --quick --mode machine $json ;;
+    multicast) measure "$name" multicast --quick $json ;;
     collectives) measure "$name" collectives --quick --mode wire,machine --nodes 2 $json ;;
     papers) measure "$name" papers --quick --out bench/papers --json target/papers.json ;;
     *) measure "$name" "$name" --quick $json ;;

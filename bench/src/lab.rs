@@ -20,6 +20,7 @@ use oikaze_os::cpu::{CpuId, Topology};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
+use crate::multicast::switch;
 use crate::process::own_program;
 
 /// Addresses of the hosts, in the order of [`HOSTS`].
@@ -351,6 +352,9 @@ pub fn remote_shell() -> Result<String, Error> {
 /// # Errors
 /// There is no such host, or the shell cannot be started.
 pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
+    if let Some(why) = switch::enter(address, command) {
+        return Err(why);
+    }
     let among = |addresses: [&str; 2]| addresses.iter().position(|&host| host == address);
     let in_lab = among(ADDRESSES).map(|host| in_namespace(host, NODE_LIMIT));
     let entered = in_lab.or_else(|| among(ADDRESSES_HERE).map(|host| limited(host, NODE_LIMIT)));

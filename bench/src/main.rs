@@ -16,6 +16,7 @@ mod dsm;
 mod error;
 mod exchange;
 mod lab;
+mod multicast;
 mod node;
 mod page;
 mod papers;
@@ -63,6 +64,9 @@ enum BenchCommand {
     Dsm(dsm::Run),
     /// Compare collectives with those of MPI, and show how their time grows with the nodes.
     Collectives(collectives::Run),
+    /// Compare one node that sends the same to several, by multicast and by unicast, with MPI, over
+    /// a switch of 1 Gb/s.
+    Multicast(multicast::Run),
     /// Compare Python with Rust, and collectives and a program over NumPy with mpi4py.
     Python(python::Run),
     /// Compare exchanges of pages with copies of their bytes.
@@ -105,6 +109,9 @@ enum BenchCommand {
         #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
         command: Vec<std::ffi::OsString>,
     },
+    /// Removes the hosts of a switch if the bench is killed (started by the bench itself).
+    #[command(hide = true)]
+    Guard,
     /// Removes the lab when its standard input ends (started by the bench itself).
     #[command(hide = true)]
     Janitor,
@@ -123,6 +130,7 @@ fn main() -> ExitCode {
         BenchCommand::Attack(run) => attack::bench(&run),
         BenchCommand::Dsm(run) => dsm::bench(&run),
         BenchCommand::Collectives(run) => collectives::bench(&run),
+        BenchCommand::Multicast(run) => multicast::bench(&run),
         BenchCommand::Python(run) => python::bench(&run),
         BenchCommand::Exchange(run) => exchange::bench(&run),
         BenchCommand::Placement(run) => placement::bench(&run),
@@ -137,6 +145,10 @@ fn main() -> ExitCode {
         BenchCommand::Flood(role) => wind::flood::play(&role),
         BenchCommand::Served(settings) => served::run(&settings),
         BenchCommand::Enter { address, command } => lab::enter(&address, &command),
+        BenchCommand::Guard => {
+            oikaze_launch::launcher::guard::guard(std::io::stdin().lock());
+            Ok(())
+        }
         BenchCommand::Janitor => lab::janitor(),
     };
     match result {

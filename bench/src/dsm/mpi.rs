@@ -83,8 +83,8 @@ pub fn launcher_here(processes: usize, limit: Duration) -> Command {
 
 /// Returns the arguments of the launcher, up to the program: one process on each host, which it
 /// enters by the command `enter`, and TCP between them.
-fn launch(hosts: &[&str], enter: &str) -> Vec<String> {
-    let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:1")).collect();
+pub fn launch(hosts: &[impl AsRef<str>], enter: &str) -> Vec<String> {
+    let slots: Vec<String> = hosts.iter().map(|host| format!("{}:1", host.as_ref())).collect();
     let mut arguments = vec!["--host".to_owned(), slots.join(",")];
     arguments.extend(["-n".to_owned(), hosts.len().to_string()]);
     // The lab needs root, and has given each host its core.

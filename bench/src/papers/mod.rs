@@ -9,6 +9,7 @@ mod paper_003_detection;
 mod paper_004;
 mod paper_004_barrier;
 mod paper_004_classes;
+mod paper_004_multicast;
 mod paper_004_reader;
 mod paper_004_table;
 mod plot;
@@ -43,7 +44,8 @@ pub struct Run {
     note: Option<String>,
     /// Measures only while the two cores have a cache in common (near), or have none (far): a
     /// hypervisor moves them. 000-figure-3, 002-figure-5, 003-figure-4, 003-registration,
-    /// 004-figure-7, 004-classes, 004-reader and 004-table-2 take the cores as they are.
+    /// 004-figure-7, 004-classes, 004-multicast, 004-reader and 004-table-2 take the cores as they
+    /// are.
     #[arg(long, value_enum, default_value_t)]
     cores: Wanted,
     /// Measures nothing, and writes the table of `README.md` from the figures in the directory.
@@ -70,7 +72,7 @@ impl Deref for Measuring<'_> {
 type Measure = fn(&Measuring<'_>) -> Result<Vec<Record>, Error>;
 
 /// All figures: name and function.
-const FIGURES: [(&str, Measure); 18] = [
+const FIGURES: [(&str, Measure); 19] = [
     ("000-figure-3", paper_000::exchange),
     ("000-figure-5", paper_000_packets::throughput),
     ("000-figure-6", paper_000_packets::processor),
@@ -87,6 +89,7 @@ const FIGURES: [(&str, Measure); 18] = [
     ("004-figure-6", paper_004::throughput),
     ("004-figure-7", paper_004_barrier::updates),
     ("004-classes", paper_004_classes::classes),
+    ("004-multicast", paper_004_multicast::multicast),
     ("004-reader", paper_004_reader::reader),
     ("004-table-2", paper_004_table::messages),
 ];

@@ -1,0 +1,317 @@
+//! Bench of one node that sends the same to several: with multicast, with unicast, and Open MPI.
+//!
+//! Each node is a host of its own. A switch joins the hosts, and each port carries a rate in each
+//! direction. So the bytes that a node sends decide on the time, as on a cable, and not the cores
+//! that the hosts share. All systems run between hosts that were made in the same way.
+
+pub mod switch;
+
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use self::switch::Switch;
+use crate::dsm::mpi;
+use crate::error::Error;
+use crate::lab::{Lab, Place, remote_shell};
+use crate::peers::oikaze;
+use crate::process::{alone, limited, seal};
+use crate::record::{Record, median, table};
+use crate::suite::case::{KIB, MIB};
+use crate::suite::goals::{Bound, Found, Goal};
+use crate::suite::selection::Selection;
+use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
+
+/// Time limit of one run.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Rate of each port in each direction, as `oikaze run --rate` reads it.
+const RATE: &str = "1gbit";
+/// The same in bytes per second.
+const RATE_BYTES: u64 = 125_000_000;
+
+named! {
+    /// Figure of the bench.
+    pub enum Case {
+        /// Broadcast of a vector, with another root each time.
+        Broadcast = "broadcast",
+        /// Barriers that each bring an update of one node to all others.
+        BarrierUpdate = "barrier_update",
+    }
+}
+
+named! {
+    /// System that the bench measures.
+    pub enum System {
+        /// Open MPI over TCP.
+        Mpi = "mpi",
+        /// Oikaze, with its defaults.
+        Oikaze = "oikaze",
+        /// Oikaze without multicast: the sender sends to each receiver.
+        Unicast = "oikaze-unicast",
+    }
+}
+
+/// All systems, the baseline first.
+const ALL: [System; 3] = [System::Mpi, System::Unicast, System::Oikaze];
+
+/// Settings of the bench.
+#[derive(Args)]
+pub struct Run {
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    selection: Selection<Case, System>,
+}
+
+impl Case {
+    /// Returns the pairs of size in bytes and number of nodes.
+    const fn points(self) -> &'static [(usize, u32)] {
+        match self {
+            Self::Broadcast => &[(MIB, 4), (MIB, 8)],
+            Self::BarrierUpdate => &[(64 * KIB, 4)],
+        }
+    }
+
+    /// Returns the name of the program of `bench/mpi`, and its arguments before those of the size.
+    const fn program(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Broadcast => ("collectives", &["--case", "broadcast"]),
+            Self::BarrierUpdate => ("barrier_update", &[]),
+        }
+    }
+
+    /// Returns the arguments of `oikaze perf` before those of the size.
+    const fn perf(self) -> &'static [&'static str] {
+        match self {
+            Self::Broadcast => &["collectives", "--case", "broadcast"],
+            Self::BarrierUpdate => &["barrier-update"],
+        }
+    }
+
+    fn size_arguments(self, size: usize, quick: bool, mpi: bool) -> Vec<String> {
+        let times = if quick { 40 } else { 160 };
+        let mut arguments = match (self, mpi) {
+            (Self::Broadcast, true) => vec!["--sizes".to_owned(), size.to_string()],
+            _ => vec!["--size".to_owned(), size.to_string()],
+        };
+        arguments.extend(["--iterations".to_owned(), times.to_string()]);
+        if self == Self::Broadcast {
+            arguments.extend(["--volume".to_owned(), (times * size).to_string()]);
+        }
+        arguments
+    }
+}
+
+impl System {
+    /// Checks that the programs can be started, and builds those in C.
+    fn prepare(self, case: Case) -> Result<(), Error> {
+        match self {
+            Self::Mpi => mpi::build(case.program().0).map(drop),
+            _ => oikaze::program().map(drop),
+        }
+    }
+
+    fn command(self, series: &Series, switch: &Switch, quick: bool) -> Result<Command, Error> {
+        let Series { case, size, nodes, .. } = *series;
+        if self == Self::Mpi {
+            let (program, arguments) = case.program();
+            let mut command = switch.on_first(LIMIT, mpi::LAUNCHER);
+            command.args(mpi::launch(&switch.addresses(nodes), &remote_shell()?));
+            // More processes than cores must not poll without a pause.
+            command.args(["--mca", "mpi_yield_when_idle", "1"]);
+            command.arg(mpi::build(program)?).args(arguments);
+            command.args(case.size_arguments(size, quick, true));
+            return Ok(command);
+        }
+        let oikaze = oikaze::program()?;
+        let mut command = limited(LIMIT, &oikaze);
+        if self == Self::Unicast {
+            command.env("OIKAZE_WITHOUT", "multicast");
+        }
+        command.args(["run", "--no-prefix", "--seal", &seal(), "--netns", "--rate", RATE]);
+        command.args(["--mtu", &switch.mtu().to_string(), "-n", &nodes.to_string(), "--"]);
+        command.arg(oikaze).arg("perf").args(case.perf()).arg("--json");
+        command.args(case.size_arguments(size, quick, false));
+        Ok(command)
+    }
+}
+
+/// One system's part in one case, over all rounds.
+struct Series {
+    case: Case,
+    size: usize,
+    nodes: u32,
+    system: System,
+    rounds: Vec<f64>,
+    /// Cause for which the series ended early.
+    failed: Option<String>,
+}
+
+impl Series {
+    fn measure(&mut self, switch: &Switch, quick: bool) -> Result<(), Error> {
+        let what = format!("{}, {}", self.system.name(), self.case.name());
+        let printed = once_more(&what, || alone(self.system.command(self, switch, quick)?))?;
+        let us = time(&printed)
+            .ok_or_else(|| Error::new(format!("{what} printed no time: {}", printed.trim())))?;
+        self.rounds.push(us);
+        Ok(())
+    }
+
+    fn record(&self, mtu: u16) -> Option<Record> {
+        Some(Record {
+            bench: "multicast",
+            case: self.case.name(),
+            size: self.size,
+            system: self.system.name(),
+            value: median(&self.rounds)?,
+            unit: "us",
+            rounds: self.rounds.clone(),
+            mtu: Some(mtu),
+            mode: Some(RATE),
+            nodes: Some(self.nodes),
+            ..Record::default()
+        })
+    }
+
+    fn failure(&self) -> String {
+        let (system, case, why) = (self.system.name(), self.case.name(), self.failed.as_deref());
+        format!("{system}, {case}, {} nodes: {}", self.nodes, why.unwrap_or("not measured"))
+    }
+}
+
+/// Returns the time in microseconds that a program printed.
+fn time(printed: &str) -> Option<f64> {
+    let lines = printed.lines().filter_map(|line| {
+        line.find('{').and_then(|start| serde_json::from_str::<Value>(&line[start..]).ok())
+    });
+    let us = |line: Value| line["us"].as_f64().or_else(|| line["latency_us"].as_f64());
+    lines.into_iter().find_map(us).filter(|us| us.is_finite() && *us > 0.0)
+}
+
+impl Run {
+    fn series(&self) -> Vec<Series> {
+        use clap::ValueEnum;
+        let cases = Case::value_variants().iter().copied();
+        let mut all = Vec::new();
+        for case in cases.filter(|case| self.selection.has_case(case)) {
+            for &(size, nodes) in case.points() {
+                all.extend(self.selection.systems(ALL).map(|system| {
+                    let (rounds, failed) = (Vec::new(), None);
+                    Series { case, size, nodes, system, rounds, failed }
+                }));
+            }
+        }
+        all
+    }
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// Open MPI is missing (the error names its packages), or the user is not root. A system that fails
+/// in a case is left out there and noted. If that system is Oikaze, the bench fails after all
+/// others have been measured and reported.
+pub fn bench(run: &Run) -> Result<(), Error> {
+    let mut series = run.series();
+    if series.is_empty() {
+        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
+    }
+    series.iter().try_for_each(|one| one.system.prepare(one.case))?;
+    let before = warn_if_busy();
+    let hosts = series.iter().map(|one| one.nodes).max().unwrap_or(2);
+    {
+        // Holds the lock of the benches.
+        let _lab = Lab::up(Place::Here)?;
+        let switch = Switch::make(hosts, run.selection.mtu, RATE_BYTES)?;
+        run.rounds.run(Place::Here, |round| {
+            for one in series.iter_mut().filter(|one| one.failed.is_none()) {
+                if let Err(why) = one.measure(&switch, run.rounds.quick) {
+                    one.failed = Some(format!("round {round}: {why}"));
+                    eprintln!("warning: {}", one.failure());
+                }
+            }
+        });
+    }
+    let complete = series.iter().filter(|one| one.failed.is_none());
+    let records: Vec<Record> = complete.filter_map(|one| one.record(run.selection.mtu)).collect();
+    run.rounds.write(&records, before)?;
+    print!("{}", table(&records, System::Mpi.name()));
+    print!("{}", bounds::table(goals(&records)));
+    println!("\nWhat these figures are:\n- {}", machine());
+    println!(
+        "- Each port of the switch carries {RATE} in each direction. Nodes share the cores of this machine."
+    );
+    println!(
+        "- oikaze, oikaze-unicast: --seal {}; the latter with OIKAZE_WITHOUT=multicast.",
+        seal()
+    );
+    println!(
+        "- mpi: Open MPI over TCP, messages of up to 1 MiB sent eagerly; it yields while it polls."
+    );
+    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
+    failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
+    let ours = failures.iter().find(|one| one.system != System::Mpi);
+    ours.map_or(Ok(()), |one| Err(Error::new(one.failure())))
+}
+
+/// Maximum time of a broadcast to 7 receivers, in times of unicast.
+const BROADCAST: f64 = 0.6;
+/// Maximum time of a barrier with an update to 3 receivers, in times of MPI.
+const UPDATE: f64 = 0.6;
+
+fn goals(records: &[Record]) -> Vec<Goal> {
+    let of = |case: Case, nodes: u32, system: System| {
+        let wanted = (case.name(), Some(nodes), system.name());
+        records.iter().find(|one| (one.case, one.nodes, one.system) == wanted)
+    };
+    let beside = |case, nodes, other| {
+        Found::ratio((of(case, nodes, System::Oikaze), of(case, nodes, other)))
+    };
+    vec![
+        (
+            "broadcast 1 MiB, 8 nodes / unicast".to_owned(),
+            beside(Case::Broadcast, 8, System::Unicast),
+            Bound::AtMost(BROADCAST),
+        ),
+        (
+            "barrier_update 64 KiB, 4 nodes / mpi".to_owned(),
+            beside(Case::BarrierUpdate, 4, System::Mpi),
+            Bound::AtMost(UPDATE),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_all_programs_is_understood() {
+        assert_eq!(time("a warning\n{\"case\":\"broadcast\",\"us\":9.5}\n"), Some(9.5));
+        assert_eq!(time("{\"latency_us\":12.5,\"us\":null}"), Some(12.5));
+        assert_eq!(time("{\"us\":0.0}"), None);
+    }
+
+    #[test]
+    fn goals_are_ratios_of_the_systems_that_they_name() {
+        let record = |case: Case, nodes, system: System, value| Record {
+            system: system.name(),
+            nodes: Some(nodes),
+            value,
+            rounds: vec![value],
+            ..Record::example(case.name(), MIB)
+        };
+        let records = [
+            record(Case::Broadcast, 8, System::Oikaze, 1.0),
+            record(Case::Broadcast, 8, System::Unicast, 4.0),
+            record(Case::BarrierUpdate, 4, System::Oikaze, 1.0),
+            record(Case::BarrierUpdate, 4, System::Mpi, 2.0),
+        ];
+        let found = |(_, found, _): Goal| found.map(|found| found.value);
+        let values: Vec<_> = goals(&records).into_iter().map(found).collect();
+        assert_eq!(values, [Some(0.25), Some(0.5)]);
+        assert!(goals(&[]).into_iter().all(|goal| found(goal).is_none()));
+    }
+}
