@@ -20,8 +20,8 @@ use oikaze_os::cpu::{CpuId, Topology};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
-use crate::multicast::switch;
 use crate::process::own_program;
+use crate::switch;
 
 /// Addresses of the hosts, in the order of [`HOSTS`].
 pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];

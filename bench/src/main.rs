@@ -32,6 +32,7 @@ mod served;
 mod shm;
 mod sockets;
 mod suite;
+mod switch;
 mod wind;
 
 use oikaze_os::standard_output;

@@ -7,11 +7,6 @@ mod paper_002;
 mod paper_003;
 mod paper_003_detection;
 mod paper_004;
-mod paper_004_barrier;
-mod paper_004_classes;
-mod paper_004_multicast;
-mod paper_004_reader;
-mod paper_004_table;
 mod plot;
 mod report;
 mod summary;
@@ -86,12 +81,12 @@ const FIGURES: [(&str, Measure); 19] = [
     ("003-placement", paper_003_detection::placement),
     ("003-registration", paper_003_detection::registration),
     ("003-figure-5", paper_003::consecutive),
-    ("004-figure-6", paper_004::throughput),
-    ("004-figure-7", paper_004_barrier::updates),
-    ("004-classes", paper_004_classes::classes),
-    ("004-multicast", paper_004_multicast::multicast),
-    ("004-reader", paper_004_reader::reader),
-    ("004-table-2", paper_004_table::messages),
+    ("004-figure-6", paper_004::throughput::throughput),
+    ("004-figure-7", paper_004::barrier::updates),
+    ("004-classes", paper_004::classes::classes),
+    ("004-multicast", paper_004::multicast::multicast),
+    ("004-reader", paper_004::reader::reader),
+    ("004-table-2", paper_004::table::messages),
 ];
 
 /// Measures the figures that the user asks for.

@@ -4,14 +4,13 @@
 //! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
 //! (put-done, get, fetch-add, compare-swap, block, exchange, fetch, barrier), latency lasts from
 //! call to completion. In post, it lasts until the call returns. In barrier-update and
-//! notify-update, all nodes write in turn (see `barrier_update`). In update-reader, it is a round of
-//! work at a node that gets updates meanwhile (see `update_reader`).
+//! notify-update, all nodes write in turn. In update-reader, it is a round of work at a node that
+//! gets updates meanwhile (see `updates`).
 //!
 //! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
 //! the mean of its block. Throughput is measured with several operations in flight, which walk
 //! through memory that no cache holds.
 
-mod barrier_update;
 mod block;
 mod collectives;
 mod consecutive;
@@ -24,7 +23,7 @@ mod passive;
 mod post;
 mod report;
 mod stream;
-mod update_reader;
+mod updates;
 
 use clap::{Args, ValueEnum};
 use measure::Bench;
@@ -70,8 +69,8 @@ pub enum Test {
     BarrierUpdate,
     /// The same, but a node that has written notifies the others in place of a barrier
     NotifyUpdate,
-    /// Bring SIZE bytes of node 0 to nodes that compute: time of a round of work with an update, and
-    /// node 1's processor time beyond its work; then the work alone
+    /// Bring SIZE bytes of node 0 to nodes that compute: time of a round of work with an update,
+    /// and node 1's processor time beyond its work; then the work alone
     UpdateReader,
     /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
     /// second of these reads

@@ -175,9 +175,9 @@ impl Bug {
         Bug::KeepLatePagesPrivate,
     ];
 
-    /// Bugs of homes that move (COH-11). `MoveInvalidPages` leaves out three checks at once, because
-    /// each of them alone is replaced by the others: a node asks for valid copies, for pages that no
-    /// other node has written, and offers valid copies.
+    /// Bugs of homes that move (COH-11). `MoveInvalidPages` leaves out three checks at once,
+    /// because each replaces the others: a node asks for valid copies, for pages that no other node
+    /// has written, and offers valid copies.
     pub const OF_MOVING_HOMES: [Bug; 7] = [
         Bug::MoveInvalidPages,
         Bug::MoveHomesAtOnce,

@@ -4,13 +4,13 @@
 //! deliveries by themselves (figure 7). Here barriers bring updates in each class and by each
 //! delivery. The size is that of the memory, and the mode of a record is the class.
 
-use super::Measuring;
-use super::paper_004_barrier::{MTU, blank_records, measure, names, one, sizes};
-use super::plot::Scale;
-use super::report::Figure;
+use super::barrier::{MTU, blank_records, measure, names, one, sizes};
 use crate::dsm::DELIVERIES;
 use crate::error::Error;
 use crate::lab::{Lab, Place};
+use crate::papers::Measuring;
+use crate::papers::plot::Scale;
+use crate::papers::report::Figure;
 use crate::process::seal;
 use crate::record::Record;
 

@@ -7,8 +7,9 @@
 //! is that of node 1. Its work alone is measured before, and is the reference. The processor time
 //! is that of node 1 beyond its work: what receiving, placing and reading an update cost a reader.
 
-use super::measure::{Bench, Figures, Stream, histogram, since};
-use super::passive::compute;
+use super::WORDS;
+use crate::perf::measure::{Bench, Figures, Stream, histogram, since};
+use crate::perf::passive::compute;
 use oikaze::collective::Collectives;
 use oikaze::shared::SharedArray;
 use oikaze::shared::builder::Homes;
@@ -17,10 +18,6 @@ use oikaze_os::cpu::Meter;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Bytes of a page of a shared array.
-const PAGE: usize = 4096;
-/// Elements of a page.
-const WORDS: usize = PAGE / size_of::<u64>();
 /// Minimum time of a reader's work in a round.
 const WORK_MIN: Duration = Duration::from_millis(1);
 /// Additional work for each byte of an update, in nanoseconds, so that an update arrives before the

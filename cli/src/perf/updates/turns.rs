@@ -12,17 +12,14 @@
 //! they wait for that. The next one writes when it has read, so with two nodes this is a ping and a
 //! pong.
 
-use super::Test;
-use super::measure::{Bench, Figures, Stream, histogram, since};
+use super::WORDS;
+use crate::perf::Test;
+use crate::perf::measure::{Bench, Figures, Stream, histogram, since};
 use oikaze::shared::SharedArray;
 use oikaze::shared::builder::Homes;
 use oikaze::{Error, Result};
 use std::time::Instant;
 
-/// Bytes of a page of a shared array.
-const PAGE: usize = 4096;
-/// Elements of a page.
-const WORDS: usize = PAGE / size_of::<u64>();
 /// Number of turns of all nodes before the measurement.
 const WARM_UP: u64 = 16;
 

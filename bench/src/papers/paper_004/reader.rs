@@ -1,16 +1,16 @@
 //! Paper 004, an open question: deliveries of updates at a reader that computes.
 //!
 //! In figure 7 every node waits in the barrier, so placing memory costs nobody time that it could
-//! use. Here the updates reach a node that works (`oikaze perf update-reader`). The figure shows its
-//! processor time for each update beyond the work, and how much longer a round of work takes.
+//! use. Here the updates reach a node that works (`oikaze perf update-reader`). The figure shows
+//! its processor time for each update beyond the work, and how much longer a round of work takes.
 
-use super::Measuring;
-use super::paper_004_barrier::{MTU, QUICK_DELIVERIES, perf, positive, sizes};
-use super::plot::Scale;
-use super::report::Figure;
+use super::barrier::{MTU, QUICK_DELIVERIES, perf, positive, sizes};
 use crate::dsm::DELIVERIES;
 use crate::error::Error;
 use crate::lab::{Lab, Place};
+use crate::papers::Measuring;
+use crate::papers::plot::Scale;
+use crate::papers::report::Figure;
 use crate::process::seal;
 use crate::record::Record;
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Measuring;
 use crate::date::today;
 use crate::dsm::program;
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
 use crate::page::wrapped;
+use crate::papers::Measuring;
 use crate::peers::oikaze;
 use crate::process::{alone, limited, seal};
 use crate::record::Record;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Measuring;
-use super::plot::Scale;
-use super::report::Figure;
 use crate::dsm::{DELIVERIES, UPDATE_SIZES};
 use crate::error::{Error, Tried};
 use crate::lab::{Lab, Place};
+use crate::papers::Measuring;
+use crate::papers::plot::Scale;
+use crate::papers::report::Figure;
 use crate::peers::oikaze;
 use crate::process::{alone, limited, seal};
 use crate::record::{Record, median};

@@ -4,15 +4,12 @@
 //! direction. So the bytes that a node sends decide on the time, as on a cable, and not the cores
 //! that the hosts share. All systems run between hosts that were made in the same way.
 
-pub mod switch;
-
 use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
 
-use self::switch::Switch;
 use crate::dsm::mpi;
 use crate::error::Error;
 use crate::lab::{Lab, Place, remote_shell};
@@ -23,6 +20,7 @@ use crate::suite::case::{KIB, MIB};
 use crate::suite::goals::{Bound, Found, Goal};
 use crate::suite::selection::Selection;
 use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
+use crate::switch::Switch;
 
 /// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(60);

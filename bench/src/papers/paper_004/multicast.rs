@@ -4,12 +4,12 @@
 //! each port of the switch carries 1 Gb/s, so the bytes that the writer sends decide on the time.
 //! The size is that of the memory.
 
-use super::Measuring;
-use super::paper_004_barrier::{MTU, measure, perf, positive, sizes};
-use super::plot::Scale;
-use super::report::Figure;
+use super::barrier::{MTU, measure, perf, positive, sizes};
 use crate::error::Error;
 use crate::lab::{Lab, Place};
+use crate::papers::Measuring;
+use crate::papers::plot::Scale;
+use crate::papers::report::Figure;
 use crate::process::seal;
 use crate::record::Record;
 

@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use super::Measuring;
-use super::plot::Scale;
-use super::report::Figure;
 use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
+use crate::papers::Measuring;
+use crate::papers::plot::Scale;
+use crate::papers::report::Figure;
 use crate::peers::oikaze::{Oikaze, Seal};
 use crate::peers::tcp::Tcp;
 use crate::peers::{Effort, System, only, udp};
