@@ -113,6 +113,7 @@ bugs! {
     ForgetListedCopies = 88,
     KeepLatePagesPrivate = 89,
     QueueTries = 90,
+    GrantBesideReaders = 91,
     MoveInvalidPages = 100,
     MoveHomesAtOnce = 102,
     ConfirmWrittenPages = 103,
@@ -146,8 +147,13 @@ impl Bug {
     ];
 
     /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11).
-    pub const OF_LOCKS: [Bug; 4] =
-        [Bug::BreakPassedLock, Bug::TrustDeadGiver, Bug::ExpectOrderedPasses, Bug::QueueTries];
+    pub const OF_LOCKS: [Bug; 5] = [
+        Bug::BreakPassedLock,
+        Bug::TrustDeadGiver,
+        Bug::ExpectOrderedPasses,
+        Bug::QueueTries,
+        Bug::GrantBesideReaders,
+    ];
 
     /// Bugs of departures that tell a node only of pages that it may hold (COH-6.19 to 6.21). A
     /// simulated cluster has too few nodes and pages for most of them.

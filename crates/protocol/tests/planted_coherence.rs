@@ -34,6 +34,7 @@ fn run(bug: Option<Bug>, seed: u64) {
             locked::pass_and_die(seed);
         }
         Some(Bug::QueueTries) => locked::try_locks(seed),
+        Some(Bug::GrantBesideReaders) => locked::read_locks(seed),
         Some(Bug::ExpectOrderedPasses) => {
             locked::run(seed);
         }

@@ -169,7 +169,7 @@ impl Headline {
             Headline::Arrive { epoch } => (4, [epoch, 0, 0]),
             Headline::Depart { epoch } => (5, [epoch, 0, 0]),
             Headline::Acquire { lock, request, mode } => {
-                (6, [lock, request, u64::from(mode.tries)])
+                (6, [lock, request, u64::from(mode.tries) | u64::from(mode.reads) << 1])
             }
             Headline::Grant { lock, request, epoch } => (7, [lock, request, epoch]),
             Headline::Unlock { lock, request, epoch } => (8, [lock, request, epoch]),
@@ -219,8 +219,9 @@ impl Headline {
             3 => Headline::Diff { array: small(a)? },
             4 => Headline::Arrive { epoch: a },
             5 => Headline::Depart { epoch: a },
-            6 if c <= 1 => {
-                Headline::Acquire { lock: a, request: b, mode: LockMode { tries: c == 1 } }
+            6 if c <= 3 => {
+                let mode = LockMode { tries: c & 1 != 0, reads: c & 2 != 0 };
+                Headline::Acquire { lock: a, request: b, mode }
             }
             7 => Headline::Grant { lock: a, request: b, epoch: c },
             8 => Headline::Unlock { lock: a, request: b, epoch: c },

@@ -139,6 +139,8 @@ pub struct Reduction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Hash))]
 pub struct LockMode {
+    /// `true` if others may read at the same time (COH-7.14).
+    pub reads: bool,
     /// `true` if the request does not wait for a lock that another one has (COH-7.12).
     pub tries: bool,
 }

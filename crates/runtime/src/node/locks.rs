@@ -98,7 +98,7 @@ impl Node {
         let by_manager = entry.is_none() || self.has_pages();
         // Nobody else asks the manager while this thread has the entry, but what the last holder
         // told it may be on its way.
-        let mode = LockMode { tries: entry.is_none() };
+        let mode = LockMode { tries: entry.is_none(), ..LockMode::default() };
         if by_manager {
             let answer = acquire_from_manager(self, lock, mode, limit)?;
             if matches!(answer, Value::LockTaken) {

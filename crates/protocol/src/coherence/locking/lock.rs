@@ -53,8 +53,8 @@ enum RequestStage {
 pub(crate) struct Locks {
     next: u64,
     requests: BTreeMap<u64, Request>,
-    /// Number of the request that acquired each held lock, by lock.
-    held: BTreeMap<u64, u64>,
+    /// Numbers of the requests that acquired each held lock, by lock. Several may read.
+    held: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Locks {
@@ -83,9 +83,10 @@ impl Locks {
         known.is_none_or(|request| !matches!(request.stage, RequestStage::Waits))
     }
 
-    /// Returns the locks that this node holds.
+    /// Returns the locks that this node holds, each as often as requests have it.
     pub fn held(&self) -> Vec<u64> {
-        self.held.keys().copied().collect()
+        let requests = self.held.iter().flat_map(|(lock, requests)| requests.iter().map(|_| *lock));
+        requests.collect()
     }
 
     pub fn acquire(&mut self, lock: u64, mode: LockMode, token: Token, base: &mut Base<'_>) {
@@ -105,7 +106,8 @@ impl Locks {
     }
 
     pub fn release(&mut self, lock: u64, token: Token, w: &mut Writes<'_>, pages: &mut dyn Pages) {
-        let held = self.held.remove(&lock);
+        let held = self.held.get_mut(&lock).and_then(Vec::pop);
+        self.held.retain(|_, requests| !requests.is_empty());
         w.base.arrays.holds_locks = !self.held.is_empty();
         match held {
             Some(request) => w.release(AfterRelease::Unlock { lock, request, token }, pages),
@@ -191,7 +193,10 @@ impl Locks {
         // The lock may be on its way back to the manager.
         let known = self.requests.get_mut(&request).filter(|known| known.lock == lock);
         if let Some(known) = known {
-            known.next = Some(Waiting { of, vector });
+            if known.mode.reads {
+                return Err(Refusal::Malformed); // others may read, too (COH-7.14)
+            }
+            known.next = Some(Waiting { of, reads: false, vector });
         }
         Ok(())
     }
@@ -232,7 +237,7 @@ impl Locks {
             match (token, hopeless) {
                 (Some(token), _) if in_time && w.base.failing.broken().is_none() => {
                     w.base.statistics.locks += 1;
-                    self.held.insert(lock, number);
+                    self.held.entry(lock).or_default().push(number);
                     w.releasing.guards.under_lock = true;
                     w.base.arrays.holds_locks = true;
                     w.base.mail.done(token, Value::None);
@@ -300,6 +305,7 @@ impl Locks {
     ) {
         let manager = base.mail.manager(lock);
         let mut past = Past { vector, epoch: base.clock.epoch, counts: WrittenCounts::default() };
+        let reads = self.requests.get(&request).is_some_and(|known| known.mode.reads);
         if let Some(known) = self.requests.get_mut(&request) {
             match core::mem::replace(&mut known.stage, RequestStage::Waits) {
                 RequestStage::Granted(counts) => past.counts = counts,
@@ -314,7 +320,8 @@ impl Locks {
                 RequestStage::Waits | RequestStage::Deferred(..) => {}
             }
         }
-        if !changes.is_empty() {
+        // Others that read have the same position.
+        if !changes.is_empty() && !reads {
             let (writer, interval) = (base.mail.me, past.vector.get(base.mail.me));
             let position = past.counts.all;
             lists.add(lock, [Written { position, writer, interval, changes }].into());

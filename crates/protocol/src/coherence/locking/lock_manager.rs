@@ -40,6 +40,7 @@ pub(crate) struct LockRequest {
 #[cfg_attr(test, derive(Clone, Hash))]
 pub(crate) struct Waiting {
     pub of: LockRequest,
+    pub reads: bool,
     pub vector: Vector,
 }
 
@@ -67,6 +68,8 @@ pub(crate) struct Past {
 #[cfg_attr(test, derive(Clone, Hash))]
 struct Lock {
     holder: Option<Holder>,
+    /// Requests that have the lock for reading (COH-7.14). There is no holder meanwhile.
+    readers: Vec<LockRequest>,
     queue: VecDeque<Waiting>,
     /// Earlier holders that have passed the lock on, as the message of a later holder has shown.
     /// Their own messages are on their way (COH-7.10).
@@ -140,8 +143,36 @@ impl Past {
 
 impl Lock {
     fn is_idle(&self) -> bool {
-        let is_used = self.holder.is_some() || !self.queue.is_empty() || !self.passed.is_empty();
+        let is_held = self.holder.is_some() || !self.readers.is_empty();
+        let is_used = is_held || !self.queue.is_empty() || !self.passed.is_empty();
         !is_used && self.broken.is_none()
+    }
+
+    /// Returns `true` if a request of this mode can have the lock at once.
+    fn is_free_for(&self, mode: LockMode) -> bool {
+        let may_read = self.readers.is_empty() || mode.reads;
+        self.holder.is_none() && self.queue.is_empty() && may_read
+    }
+
+    /// Returns `true` if the first request of the queue can have the lock. One that writes waits
+    /// for all that read.
+    fn can_grant(&self) -> bool {
+        let can = |first: &Waiting| {
+            first.reads || self.readers.is_empty() || planted(Bug::GrantBesideReaders)
+        };
+        self.holder.is_none() && self.queue.front().is_some_and(can)
+    }
+
+    /// Takes a request away that has the lock for reading. Returns `true` if there was one.
+    fn end_reader(&mut self, of: LockRequest) -> bool {
+        let place = self.readers.iter().position(|one| *one == of);
+        place.map(|place| self.readers.swap_remove(place)).is_some()
+    }
+
+    /// Returns the requests that have the lock.
+    fn holders(&self) -> impl Iterator<Item = LockRequest> {
+        let writer = self.holder.iter().map(|holder| holder.of);
+        writer.chain(self.readers.iter().copied())
     }
 
     /// Returns the place of a request among the holder and those behind it.
@@ -167,14 +198,19 @@ impl Lock {
         place.map(|place| self.passed.swap_remove(place)).is_some()
     }
 
-    /// Checks that this request can have had the lock. The messages of one node are in order, so no
-    /// earlier request of it has the lock or waits.
+    /// Checks that this request can have had the lock alone. The messages of one node are in order,
+    /// so no earlier request of it has the lock or waits.
     fn check_end(&self, of: LockRequest) -> Result<usize, Refusal> {
         let holder = self.holder.iter().map(|holder| holder.of);
         let mut all = holder.chain(self.queue.iter().map(|waiting| waiting.of));
         let first = all.position(|one| one.rank == of.rank);
         let place = self.place(of).filter(|place| first == Some(*place));
         let place = place.ok_or(Refusal::Malformed)?;
+        // The manager alone grants the lock to requests that read, and after them.
+        let reads = |one: &Waiting| one.reads;
+        if self.holder.is_none() || self.queue.iter().take(place).any(reads) {
+            return Err(Refusal::Malformed);
+        }
         if self.passed.len() + place > QUEUE_MAX {
             return Err(Refusal::NoRoom);
         }
@@ -227,6 +263,7 @@ impl Managed {
         let Managed { locks, forgotten, .. } = self;
         Ok(locks.entry(number).or_insert_with(|| Lock {
             holder: None,
+            readers: Vec::new(),
             queue: VecDeque::new(),
             passed: Vec::new(),
             asked: None,
@@ -246,7 +283,7 @@ impl Managed {
         let locks = self.has_waiting().then_some(&self.locks).into_iter().flatten();
         locks
             .filter(|(_, lock)| !lock.queue.is_empty())
-            .filter_map(|(number, lock)| Some((*number, lock.holder?.of)))
+            .flat_map(|(number, lock)| lock.holders().map(|of| (*number, of)))
     }
 
     /// Returns lock and request of each question that is not answered (COH-7.11).
@@ -310,21 +347,25 @@ impl Managed {
         if base.mail.manager(lock) != base.mail.me {
             return Err(Refusal::UnknownObject);
         }
-        if self.entry(lock)?.queue.len() >= QUEUE_MAX {
+        let managed = self.entry(lock)?;
+        if managed.queue.len() >= QUEUE_MAX || managed.readers.len() >= QUEUE_MAX {
             return Err(Refusal::NoRoom);
         }
         base.mail.owe(from, 1)?;
         let of = LockRequest { rank: from, request };
         let managed = self.entry(lock)?;
-        let holder = managed.holder.map(|holder| holder.of);
-        if mode.tries && holder.is_some() && !planted(Bug::QueueTries) {
+        if mode.tries && !managed.is_free_for(mode) && !planted(Bug::QueueTries) {
             refuse(lock, of, RefusedLock::Taken, Purpose::Grant(lock), base);
             return Ok(());
         }
-        if let Some(last) = managed.queue.back().map(|waiting| waiting.of).or(holder) {
+        let last = match managed.queue.back() {
+            Some(waiting) => Some(waiting.of).filter(|_| !waiting.reads),
+            None => managed.holder.map(|holder| holder.of),
+        };
+        if let Some(last) = last.filter(|_| !mode.reads) {
             tell_next(lock, last, of, &vector, base.mail);
         }
-        managed.queue.push_back(Waiting { of, vector });
+        managed.queue.push_back(Waiting { of, reads: mode.reads, vector });
         self.waiting += 1;
         if planted(Bug::GrantLockTwice)
             && let Some(managed) = self.locks.get_mut(&lock)
@@ -361,7 +402,8 @@ impl Managed {
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        if !managed.take_passed(of) {
+        let was_reader = managed.end_reader(of);
+        if !was_reader && !managed.take_passed(of) {
             if !planted(Bug::GrantLockTwice) {
                 managed.check_end(of)?;
             }
@@ -373,6 +415,7 @@ impl Managed {
                 self.written.add(lock, written);
                 intervals.into_iter().for_each(|interval| base.clock.knowledge.insert(interval));
             }
+            None if was_reader => {}
             None => managed.broken = Some(Broken::Unfit(from)),
         }
         self.grant_next(lock, base);
@@ -397,6 +440,9 @@ impl Managed {
         }
         let place = managed.check_end(of)?;
         let is_next = managed.place(to) == Some(place + 1);
+        if is_next && managed.queue.get(place).is_some_and(|next| next.reads) {
+            return Err(Refusal::Malformed);
+        }
         // A request of a dead node is in the queue no more.
         if !is_next && !base.mail.is_dead(to.rank) {
             return Err(Refusal::Malformed);
@@ -480,7 +526,7 @@ impl Managed {
     /// lacks.
     fn grant_next(&mut self, lock: u64, base: &mut Base<'_>) {
         while let Some(managed) = self.locks.get_mut(&lock) {
-            if managed.holder.is_some() {
+            if !managed.can_grant() {
                 return;
             }
             let Some(next) = managed.queue.pop_front() else { return };
@@ -493,7 +539,10 @@ impl Managed {
                 refuse(lock, of, RefusedLock::Broken(broken), Purpose::Grant(lock), base);
                 continue;
             }
-            managed.holder = Some(Holder { of, giver: None });
+            match next.reads {
+                true => managed.readers.push(of),
+                false => managed.holder = Some(Holder { of, giver: None }),
+            }
             grant(lock, &next, &managed.past, Purpose::Grant(lock), &self.written, base);
         }
     }
@@ -501,7 +550,7 @@ impl Managed {
     /// Describes a lock that this node manages.
     pub fn view(&self, lock: u64) -> LockView {
         let view = |lock: &Lock| LockView {
-            holder: lock.holder.map(|holder| holder.of.rank),
+            holder: lock.holders().next().map(|holder| holder.rank),
             first: lock.queue.front().map(|waiting| waiting.of.rank),
             waiting: lock.queue.len(),
         };
@@ -514,20 +563,25 @@ impl Managed {
         self.forget(|past| base.covers(&past.vector));
     }
 
-    /// Takes a dead node out of all queues, and finds out who has the locks that it may have had.
+    /// Takes a dead node out of all queues, and finds out who has the locks that it may have had. A
+    /// node that only read leaves nothing half changed.
     pub fn free_from(&mut self, dead: Rank, base: &mut Base<'_>) {
-        let (mut doubtful, mut dropped) = (Vec::new(), 0);
+        let (mut doubtful, mut free, mut dropped) = (Vec::new(), Vec::new(), 0);
         for (lock, managed) in &mut self.locks {
             let before = managed.queue.len();
             managed.queue.retain(|waiting| waiting.of.rank != dead);
             managed.passed.retain(|one| one.rank != dead);
+            managed.readers.retain(|one| one.rank != dead);
             dropped += before - managed.queue.len();
             if managed.doubtful(base.mail).is_some() {
                 doubtful.push(*lock);
+            } else if managed.can_grant() {
+                free.push(*lock);
             }
         }
         self.waiting -= dropped;
         doubtful.into_iter().for_each(|lock| self.find_holder(lock, base));
+        free.into_iter().for_each(|lock| self.grant_next(lock, base));
     }
 }
 
@@ -553,7 +607,7 @@ pub(crate) fn grant(
     lists: &WrittenLists,
     base: &mut Base<'_>,
 ) {
-    let Waiting { of: LockRequest { rank, request }, vector: known } = to;
+    let Waiting { of: LockRequest { rank, request }, reads: _, vector: known } = to;
     let mut body = Vec::new();
     body.put_u8(0);
     past.vector.write(&mut body);

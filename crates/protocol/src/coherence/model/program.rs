@@ -206,7 +206,7 @@ impl Program {
             for _ in 0..1 + random.below(2) {
                 let section = self.sections;
                 self.sections += 1;
-                let mode = LockMode { tries: random.chance(0.2) };
+                let mode = LockMode { tries: random.chance(0.2), reads: false };
                 let lock = Act::Lock { lock: ROVER_LOCK, mode, section, after: None };
                 acts.extend(rove(lock, cell, self.style));
             }
@@ -423,12 +423,13 @@ impl Draft<'_> {
             4 | 5 => {
                 for _ in 0..1 + self.random.below(3) {
                     let thread = self.thread();
-                    let act = match self.random.below(4) {
-                        0 => Act::Read(cell),
-                        1 => Act::Write(cell, self.value()),
+                    let act = match self.random.below(5) {
+                        0 | 1 => Act::Read(cell),
+                        2 => Act::Write(cell, self.value()),
                         _ => Act::Add(cell),
                     };
-                    let mode = LockMode { tries: self.random.chance(0.2) };
+                    let reads = matches!(act, Act::Read(_)) && self.random.chance(0.8);
+                    let mode = LockMode { tries: self.random.chance(0.2), reads };
                     self.section(thread, (lock, mode), None, |draft| draft.access(thread, act));
                 }
             }

@@ -100,8 +100,8 @@ struct Thread {
 #[derive(Clone, Debug, Hash)]
 struct Oracle {
     memory: [u64; CELLS],
-    /// Thread that has each lock.
-    holders: BTreeMap<u64, usize>,
+    /// Threads that have each lock, and whether they only read.
+    holders: BTreeMap<u64, Vec<(usize, bool)>>,
     /// Whether each section was entered.
     entered: Vec<bool>,
     /// Number of barriers that each node has called and passed.
@@ -484,7 +484,7 @@ impl State {
 
     /// Leaves out the section whose lock another thread had.
     fn leave_out_section(&mut self, thread: usize) {
-        let Some(Act::Lock { lock, mode: LockMode { tries: true }, .. }) = self.act_of(thread)
+        let Some(Act::Lock { lock, mode: LockMode { tries: true, .. }, .. }) = self.act_of(thread)
         else {
             return self.break_promise(format!("thread {thread} tries no lock"));
         };
@@ -496,8 +496,11 @@ impl State {
 
     fn done(&mut self, rank: Rank, thread: usize) {
         match self.act_of(thread) {
-            Some(Act::Lock { lock, section, .. }) => {
-                if let Some(other) = self.oracle.holders.insert(lock, thread) {
+            Some(Act::Lock { lock, mode, section, .. }) => {
+                let holders = self.oracle.holders.entry(lock).or_default();
+                let other = holders.iter().find(|(_, reads)| !(*reads && mode.reads)).copied();
+                holders.push((thread, mode.reads));
+                if let Some((other, _)) = other {
                     self.break_promise(format!("threads {other} and {thread} have lock {lock}"));
                 }
                 self.oracle.entered[section] = true;
@@ -640,7 +643,9 @@ impl State {
                 });
             }
             Act::Unlock(lock) => {
-                self.oracle.holders.remove(&lock);
+                if let Some(holders) = self.oracle.holders.get_mut(&lock) {
+                    holders.retain(|(holder, _)| *holder != thread);
+                }
                 self.threads[thread].waiting = Pause::Operation;
                 self.call(rank, |coherence, machine| coherence.unlock(lock, token, machine));
             }

@@ -14,6 +14,9 @@ const NODES: u32 = 4;
 /// Locks of the programs, which the first two nodes manage.
 const LOCKS: [u64; 2] = [4, 5];
 
+/// Nodes that have each lock, and whether they only read.
+type Holders = BTreeMap<u64, Vec<(Rank, bool)>>;
+
 /// A thread that takes locks one after another.
 struct Taker {
     node: Rank,
@@ -25,7 +28,7 @@ struct Taker {
 
 impl Taker {
     /// Takes one step. Returns `false` if the thread waits, or has ended.
-    fn step(&mut self, cluster: &mut Cluster, holders: &mut BTreeMap<u64, Rank>) -> bool {
+    fn step(&mut self, cluster: &mut Cluster, holders: &mut Holders) -> bool {
         let Some((lock, mode, stops)) = self.sections.last().copied() else { return false };
         let Some(token) = self.asked else {
             let call = |c: &mut super::Coherence, t, m: &mut super::Machine| match self.holds {
@@ -33,7 +36,11 @@ impl Taker {
                 false => c.lock_in_mode(lock, mode, t, m),
             };
             if self.holds {
-                holders.remove(&lock);
+                let all = holders.entry(lock).or_default();
+                let mine = all.iter().position(|one| *one == (self.node, mode.reads));
+                if let Some(at) = mine {
+                    all.remove(at);
+                }
             }
             self.asked = Some(cluster.call(self.node, call));
             return true;
@@ -47,8 +54,12 @@ impl Taker {
             Some(Ok(Value::LockTaken)) if mode.tries && !self.holds => self.end_section(),
             Some(Ok(Value::None)) if !self.holds => {
                 let dead = |rank: &Rank| !cluster.nodes[*rank as usize].alive;
-                let before = holders.insert(lock, self.node).filter(|rank| !dead(rank));
-                assert_eq!(before, None, "seed {}: lock {lock} has two holders", cluster.seed);
+                let all = holders.entry(lock).or_default();
+                let excludes =
+                    |(rank, reads): &&(Rank, bool)| !(dead(rank) || *reads && mode.reads);
+                let other = all.iter().find(excludes).copied();
+                assert_eq!(other, None, "seed {}: lock {lock} has two holders", cluster.seed);
+                all.push((self.node, mode.reads));
                 (self.holds, self.asked) = (true, None);
             }
             Some(Ok(_)) => self.end_section(),
@@ -78,14 +89,14 @@ pub fn run(seed: u64) -> u64 {
         .collect();
     for taker in &mut takers {
         let section = |random: &mut Random| {
-            let mode = LockMode { tries: random.chance(0.3) };
+            let mode = LockMode { tries: random.chance(0.3), reads: random.chance(0.4) };
             (random.pick(&LOCKS), mode, random.chance(0.2))
         };
         taker.sections = (0..2 + random.below(4)).map(|_| section(&mut random)).collect();
     }
     let victim = random.chance(0.6).then(|| random.pick(&[2, 3]));
     let (death, speed) = (random.below(200), random.pick(&[0.3, 0.6, 0.9]));
-    let mut holders = BTreeMap::new();
+    let mut holders = Holders::new();
     for at in 0.. {
         if let Some(dead) = victim.filter(|_| at == death) {
             cluster.kill(dead);
@@ -135,7 +146,7 @@ pub fn pass_and_die(seed: u64) -> bool {
 /// lock is given back all the same (COH-7.5, COH-7.12).
 pub fn try_locks(seed: u64) {
     let mut cluster = Cluster::new(NODES, seed);
-    let tries = LockMode { tries: true };
+    let tries = LockMode { tries: true, reads: false };
     cluster.succeeds(2, |c, token, m| c.lock_in_mode(4, tries, token, m));
     let next =
         (!seed.is_multiple_of(2)).then(|| cluster.call(3, |c, token, m| c.lock(4, token, m)));
@@ -160,5 +171,50 @@ pub fn try_locks(seed: u64) {
         cluster.succeeds(0, |c, token, m| c.unlock(4, token, m));
     }
     cluster.succeeds(1, |c, token, m| c.lock(4, token, m));
+    assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
+}
+
+/// Two nodes read at once, and one that writes waits for both. A request that reads comes after the
+/// one that writes, which waits. A node that dies while it reads breaks no lock (COH-7.14).
+pub fn read_locks(seed: u64) {
+    let mut cluster = Cluster::new(NODES, seed);
+    let reads = LockMode { tries: false, reads: true };
+    let tries = LockMode { tries: true, ..reads };
+    let take = |cluster: &mut Cluster, rank, mode| {
+        let token = cluster.call(rank, |c, token, m| c.lock_in_mode(4, mode, token, m));
+        cluster.run_until_quiet();
+        token
+    };
+    let unlock = |cluster: &mut Cluster, rank| {
+        cluster.succeeds(rank, |c, token, m| c.unlock(4, token, m));
+        cluster.run_until_quiet();
+    };
+    let readers = [(1, take(&mut cluster, 1, reads)), (1, take(&mut cluster, 1, tries))];
+    cluster.all_succeeded(readers);
+    let third = take(&mut cluster, 2, reads);
+    cluster.all_succeeded([(2, third)]);
+    let token = take(&mut cluster, 3, LockMode { tries: true, reads: false });
+    assert_eq!(cluster.take(3, token), Some(Ok(Value::LockTaken)), "seed {seed}");
+    let writer = take(&mut cluster, 3, LockMode::default());
+    let (next, last) = (take(&mut cluster, 0, LockMode::default()), take(&mut cluster, 1, reads));
+    let token = take(&mut cluster, 0, tries);
+    assert_eq!(cluster.take(0, token), Some(Ok(Value::LockTaken)), "seed {seed}");
+    unlock(&mut cluster, 1);
+    unlock(&mut cluster, 1);
+    assert_eq!(cluster.take(3, writer), None, "seed {seed}: node 2 reads");
+    if seed.is_multiple_of(2) {
+        cluster.kill(2);
+        cluster.run_until_quiet();
+    } else {
+        unlock(&mut cluster, 2);
+    }
+    cluster.all_succeeded([(3, writer)]);
+    assert_eq!((cluster.take(0, next), cluster.take(1, last)), (None, None), "seed {seed}");
+    unlock(&mut cluster, 3);
+    cluster.all_succeeded([(0, next)]);
+    assert_eq!(cluster.take(1, last), None, "seed {seed}: node 0 writes");
+    unlock(&mut cluster, 0);
+    cluster.all_succeeded([(1, last)]);
+    unlock(&mut cluster, 1);
     assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
 }
