@@ -6,6 +6,7 @@ use crate::net::{Narrow, Weather};
 use crate::program::{Layout, Mail, Registering, SharedPlan, Size, Work};
 use crate::random::Random;
 use oikaze_protocol::Rank;
+use oikaze_protocol::limits::GROUP_BODY_MIN;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
 use std::fmt;
@@ -169,6 +170,8 @@ pub struct Plan {
     pub sluggish: Duration,
     /// Faults of the network.
     pub weather: Weather,
+    /// Bytes of a body from which on nodes share it by multicast, or `None` if they use none.
+    pub multicast: Option<u64>,
     /// Nodes that stand still for a while.
     pub stalls: Vec<Stall>,
     /// The node that dies.
@@ -193,6 +196,13 @@ const COUNTS: u64 = 5_000;
 
 /// Maximum time of an operation of a healthy cluster on the worst network.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Draws the length from which on bodies are shared by multicast. Two thirds of all runs use it,
+/// most of them for bodies that are much shorter than in real jobs. Draws from a stream of its own.
+fn multicast(seed: u64) -> Option<u64> {
+    let random = &mut Random::stream(seed, 0x006d_6361_7374);
+    random.chance(0.67).then(|| random.spread(64, GROUP_BODY_MIN))
+}
 
 impl Plan {
     /// Draws the plan of this seed.
@@ -247,6 +257,7 @@ impl Plan {
             reading: Duration::from_nanos(random.spread(1, 20_000_000)),
             sluggish: Duration::from_nanos(random.spread(1, 50_000)),
             weather,
+            multicast: multicast(seed),
             stalls: Vec::new(),
             kill: None,
             roles: Vec::new(),
@@ -424,8 +435,9 @@ impl fmt::Display for Plan {
         let (refusing, reading) = (self.refusing, self.reading);
         writeln!(
             f,
-            "link refuses {refusing}, reading {reading:?}, turns after {:?}, stalls {:?}, {:?}",
-            self.sluggish, self.stalls, self.kill
+            "link refuses {refusing}, reading {reading:?}, turns after {:?}, multicast {:?}, \
+             stalls {:?}, {:?}",
+            self.sluggish, self.multicast, self.stalls, self.kill
         )?;
         if let Some(shared) = &self.shared {
             writeln!(f, "arrays: {:?}", shared.arrays)?;

@@ -28,7 +28,7 @@ local HEADS = {
   [0x01] = "put", [0x02] = "put with signal", [0x03] = "get", [0x04] = "atomic", [0x05] = "lookup", [0x06] = "accumulate",
   [0x07] = "push", [0x08] = "put block", [0x09] = "put block with signal", [0x0a] = "get block", [0x0b] = "put with notice",
   [0x10] = "user message",
-  [0x11] = "parcel", [0x20] = "coherence", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
+  [0x11] = "parcel", [0x20] = "coherence", [0x30] = "stream", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
 }
 local PURPOSES = { [0] = "data", "notice", "failed", "credit", "view", "disorder" }
 local COLLECTIVES = {

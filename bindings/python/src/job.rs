@@ -232,6 +232,9 @@ impl Job {
             ("no_cookie", statistics.no_cookie),
             ("duplicates", statistics.duplicates),
             ("placed_messages", statistics.placed_messages),
+            ("group_datagrams_sent", statistics.group_datagrams_sent),
+            ("group_datagrams_received", statistics.group_datagrams_received),
+            ("group_members", statistics.group_members),
         ] {
             counters.set_item(name, value)?;
         }

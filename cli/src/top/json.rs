@@ -4,7 +4,7 @@ use super::sample::{Peer, Sample};
 use oikaze::job::Seal;
 use oikaze::observe::page::{Gauges, LinkCounters};
 use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
-use oikaze_engine::Counters;
+use oikaze_engine::{Counters, GroupCounters};
 use oikaze_protocol::coherence;
 use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::seal::CipherKind;
@@ -52,6 +52,7 @@ fn node(sample: &Sample<'_>) -> Value {
         "mail": node.mail,
         "waits": node.waits,
         "engine": named(Counters::NAMES, &node.engine.values()),
+        "groups": named(GroupCounters::NAMES, &node.groups.values()),
         "link": named(LinkCounters::NAMES, &node.link.values()),
         "coherence": named(coherence::CoherenceStatistics::NAMES, &node.coherence.values()),
         "paths": named(PathStates::NAMES, &node.paths.values()),

@@ -30,6 +30,7 @@ Rates and percentiles are of the time since the look before; those of the first 
   settle    from handing a message over to its acknowledgement, queues included
   resent    datagrams sent again: overtaken by others + late + after a silence; vain: those that had arrived after all
   flight    bytes sent and not acknowledged, of those that congestion control and the receiver allow
+  multicast datagrams sent once for several nodes, the nodes that hear them, and those that came
   queue     messages not settled; of them those that wait to be sent, and those that wait for the peer's credit
 
 Exit status: 0, or 1 if there is no such node. OIKAZE_STATISTICS=off hides a node.")]

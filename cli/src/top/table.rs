@@ -140,6 +140,13 @@ fn node(sample: &Sample<'_>, text: &mut String) {
     for (what, count) in odd.into_iter().filter(|(_, count)| *count > 0) {
         let _ = write!(text, ", {} {what}", short(count as f64));
     }
+    if node.groups.group_streams_opened > 0 || node.groups.group_datagrams_received > 0 {
+        let groups = &node.groups;
+        let counts =
+            [groups.group_datagrams_sent, groups.group_members, groups.group_datagrams_received];
+        let [sent, members, received] = counts.map(|count| short(count as f64));
+        let _ = write!(text, "; multicast: {sent} sent to {members} members, {received} received");
+    }
     if !node.waits.is_empty() {
         let _ = write!(text, "; waits {}", node.waits);
     }

@@ -10,6 +10,8 @@ use crate::flow::events::end_local_peers;
 use crate::flow::loopback::Loopback;
 use crate::flow::post::Outbound;
 use crate::flow::submit;
+use crate::groups::Groups;
+use crate::groups::counters::GroupCounters;
 use crate::inbox::Inbox;
 use crate::io::cookies::Cookies;
 use crate::io::egress::Egress;
@@ -54,6 +56,7 @@ pub struct Engine<L, P> {
     pub(crate) egress: Egress,
     pub(crate) inbox: Inbox,
     pub(crate) seals: Seals,
+    pub(crate) groups: Groups,
     pub(crate) submissions: Arc<SegQueue<Submission>>,
     pub(crate) counters: Counters,
     /// Time at which the latest turn began.
@@ -155,6 +158,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             ),
             egress: Egress::default(),
             inbox: Inbox::default(),
+            groups: Groups::new(&secret, me, incarnation),
             seals: Seals { handshake: HandshakeSeal::new(&secret), data, key_log: keys.log },
             submissions,
             counters: Counters::default(),
@@ -165,8 +169,23 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Borrows the parts through which requests, messages and outcomes pass.
     pub(crate) fn stages(&mut self) -> (Outbound<'_, L, P>, &mut Egress, &mut Inbox) {
-        let Self { link, layers, peers, shm, ops, loopback, egress, inbox, now, .. } = self;
-        (Outbound { link, peers, shm, loopback, layers, ops, now: *now }, egress, inbox)
+        let Self { link, layers, peers, shm, ops, loopback, egress, inbox, .. } = self;
+        let (groups, seals, now) = (&mut self.groups, &self.seals, self.now);
+        let out = Outbound { link, peers, shm, loopback, layers, ops, groups, seals, now };
+        (out, egress, inbox)
+    }
+
+    /// Sends bodies of at least `body_min` bytes to several nodes at once where they get the same,
+    /// if the link has multicast groups. Without this call, the node also follows no streams of
+    /// others.
+    pub fn use_multicast(&mut self, body_min: u64) {
+        self.groups.switch_on(body_min);
+    }
+
+    /// Returns the counters of multicast.
+    #[must_use]
+    pub fn group_counters(&self) -> GroupCounters {
+        self.groups.counters()
     }
 
     /// Begins to connect to every peer.

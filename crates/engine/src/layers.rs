@@ -6,7 +6,7 @@ use crate::inbox::Parcel;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
-use oikaze_protocol::rma::Rma;
+use oikaze_protocol::rma::{Rma, StreamStep};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::traffic::Traffic;
 use oikaze_protocol::wind::Token;
@@ -37,6 +37,8 @@ pub(crate) struct Layers<P> {
     pub placed_messages: u64,
     /// Messages that were placed into posted memory lately: sender and length.
     pub received: Vec<(Rank, u64)>,
+    /// Messages about multicast streams that came lately: sender, id of the stream, and step.
+    pub stream_steps: Vec<(Rank, u64, StreamStep)>,
     /// Parcels that were placed lately.
     pub placed_parcels: Vec<Parcel>,
     /// Number of receives lately whose messages will not be placed. Each may have ended by that.
@@ -63,6 +65,7 @@ impl<P: Pages> Layers<P> {
             unoffered: 0,
             placed_messages: 0,
             received: Vec::new(),
+            stream_steps: Vec::new(),
             placed_parcels: Vec::new(),
             unplaced: 0,
             requests: 0,

@@ -71,9 +71,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Receives one bounded burst from the link. Returns the number of datagrams.
     fn receive_from_link(&mut self, now: Time, poll: Poll<L>) -> usize {
-        let Self { link, layers, peers, ingress, egress, seals, counters, .. } = self;
+        let Self { link, layers, peers, ingress, egress, seals, counters, groups, .. } = self;
         let quota = &mut egress.quota;
-        Receiver::new(ingress, peers, layers, quota, seals, counters, now).receive(link, poll)
+        let senders = (peers, groups);
+        Receiver::new(ingress, senders, layers, quota, seals, counters, now).receive(link, poll)
     }
 
     /// Ends a turn with its news, unless work is urgent.
@@ -83,7 +84,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let (mut out, _, inbox) = self.stages();
             settle(&mut out, inbox);
         }
-        if self.is_pressed(now) {
+        if self.is_pressed(now) || self.groups.own.have_due(now, &mut self.peers) {
             return self.finish_turn(now, received);
         }
         if received > 0 {
@@ -105,8 +106,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.now = now;
         self.shm.clear_due();
         let Self { link, layers, peers, shm, ops, loopback, .. } = self;
-        let Self { ingress, egress, inbox, seals, submissions, counters, .. } = self;
-        let mut out = Outbound { link, peers, shm, loopback, layers, ops, now };
+        let Self { ingress, egress, inbox, seals, submissions, counters, groups, .. } = self;
+        let mut out = Outbound { link, peers, shm, loopback, layers, ops, groups, seals, now };
         settle(&mut out, inbox);
         out.peers.timers(now);
         out.layers.timers(now);
@@ -119,7 +120,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let owed = out.post_replies();
         let deferred = out.layers.rma.answers();
         let (link, peers, memory) = (&mut *out.link, &mut *out.peers, &out.layers.memory);
-        let mut transmitter = Transmitter { egress, link, peers, memory, seals, counters, now };
+        let groups = &mut *out.groups;
+        let mut transmitter =
+            Transmitter { egress, link, peers, groups, memory, seals, counters, now };
         transmitter.demand_cookies(&mut ingress.cookies);
         let (sent, cut) = transmitter.send_due();
         let smaller = transmitter.apply_refused_sizes();
@@ -206,7 +209,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return Some(self.now);
         }
         let peers = [self.peers.next_timeout(), self.shm.next_timeout()];
-        let own = [self.layers.next_timeout(), self.ops.retry.next()];
+        let own = [self.layers.next_timeout(), self.ops.retry.next(), self.groups.next_timeout()];
         own.into_iter().chain(peers).flatten().min()
     }
 

@@ -15,12 +15,14 @@ mod tests {
     use super::*;
     use crate::memory::remote::COPY_MAX;
     use oikaze_protocol::coherence::{AXES_MAX, CONTROL_MAX};
-    use oikaze_protocol::limits::{GRANTS, LOCAL_PEERS_MAX, PAGE};
+    use oikaze_protocol::limits::{
+        GRANTS, GROUP_MEMBERS_MAX, GROUP_STREAMS_MAX, LOCAL_PEERS_MAX, PAGE,
+    };
 
     /// The table has each limit once, under its name, and nothing else.
     #[test]
     fn documented_limits_are_the_enforced_ones() {
-        let enforced: [(&str, u64); 18] = [
+        let enforced: [(&str, u64); 20] = [
             ("MESSAGE_MAX", MESSAGE_MAX),
             ("BODY_MAX", BODY_MAX),
             ("COPY_MAX", COPY_MAX as u64),
@@ -37,6 +39,8 @@ mod tests {
             ("NAMES_MAX", NAMES_MAX as u64),
             ("REGIONS_MAX", REGIONS_MAX as u64),
             ("GRANTS", GRANTS as u64),
+            ("GROUP_MEMBERS_MAX", GROUP_MEMBERS_MAX as u64),
+            ("GROUP_STREAMS_MAX", GROUP_STREAMS_MAX as u64),
             ("NODES_MAX", NODES_MAX.into()),
             ("LOCAL_PEERS_MAX", LOCAL_PEERS_MAX as u64),
         ];

@@ -119,6 +119,9 @@ features! {
     Remap remap "remap";
     /// Huge pages for regions.
     Huge huge "huge";
+    /// Multicast: sending bytes that several nodes get alike once. They are sent to each node
+    /// instead.
+    Multicast multicast "multicast";
     /// AES-128-GCM for datagrams. They are sealed by ChaCha20-Poly1305 instead.
     Aes aes "aes";
 }

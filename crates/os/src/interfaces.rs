@@ -21,6 +21,8 @@ pub struct Interface {
     /// `true` if the interface is switched on. The carrier is not checked, because the kernel's
     /// answer lags by up to a second.
     pub up: bool,
+    /// `true` if the interface carries multicast.
+    pub multicast: bool,
 }
 
 impl Interface {
@@ -114,6 +116,7 @@ pub fn list() -> io::Result<Vec<Interface>> {
             address,
             prefix: mask.map_or(0, ones),
             up,
+            multicast: entry.ifa_flags & libc::IFF_MULTICAST as u32 != 0,
         });
     }
     // SAFETY: `first` came from `getifaddrs`, nothing borrowed from it is left.

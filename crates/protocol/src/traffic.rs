@@ -122,6 +122,7 @@ impl MessagePurpose {
             MessageKind::Lookup
             | MessageKind::Found
             | MessageKind::Missing
+            | MessageKind::Stream
             | MessageKind::Unknown => MessagePurpose::Other,
         }
     }

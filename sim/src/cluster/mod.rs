@@ -41,6 +41,8 @@ pub struct Cluster {
     events: u64,
     /// Number of datagrams sent by the node that is killed after a number of datagrams.
     said: u64,
+    /// Number of copies of datagrams that were sent to multicast groups.
+    group_copies: u64,
     /// Time at which the death must be known.
     death_due_at: Option<Time>,
     /// Set while the killed node is to come back.
@@ -52,6 +54,8 @@ pub struct Cluster {
 pub struct Summary {
     /// Virtual time in nanoseconds.
     pub time: u64,
+    /// Number of copies of datagrams that were sent to multicast groups.
+    pub group_copies: u64,
     /// Number of datagrams sent.
     pub datagrams: u64,
     /// Number of messages delivered to users.
@@ -86,6 +90,7 @@ impl Cluster {
             trace,
             random,
             events: 0,
+            group_copies: 0,
             said: 0,
             death_due_at: None,
             awaited: false,
@@ -145,7 +150,8 @@ impl Cluster {
         let (datagrams, messages) = (self.network.counts().sent, self.oracle.messages.delivered());
         let (counted, ends) = (self.oracle.memory.counted(), self.oracle.ends.clone());
         let registrations = self.oracle.registrations;
-        Ok(Summary { time: self.now.0, datagrams, messages, counted, registrations, ends })
+        let (time, group_copies) = (self.now.0, self.group_copies);
+        Ok(Summary { time, group_copies, datagrams, messages, counted, registrations, ends })
     }
 
     /// Handles events in order while `go_on` holds. Time stops at `until`. If `go_on` still holds
@@ -278,7 +284,11 @@ impl Cluster {
             .map_err(|what| self.violation(rank, what))?;
         let last_words = self.last_words(rank, turned.sent.len());
         for (to, bytes) in turned.sent.into_iter().take(last_words.unwrap_or(usize::MAX)) {
-            self.send(rank, to, bytes);
+            if to.ip().is_multicast() {
+                self.send_to_group(rank, to, &bytes);
+            } else {
+                self.send(rank, to, bytes);
+            }
         }
         if last_words.is_some() {
             self.kill(rank);
@@ -288,6 +298,18 @@ impl Cluster {
             self.wake(rank, next);
         }
         self.check_waiting(rank)
+    }
+
+    /// Sends a datagram to all members of a group. Each copy meets faults of its own.
+    fn send_to_group(&mut self, from: Rank, group: SocketAddr, bytes: &[u8]) {
+        let is_member =
+            |node: &&Node| node.rank != from && open(&node.mailbox).groups.contains(&group);
+        let members: Vec<Rank> =
+            self.nodes.iter().flatten().filter(is_member).map(|node| node.rank).collect();
+        for to in members {
+            self.group_copies += 1;
+            self.send(from, address_of(to), bytes.to_vec());
+        }
     }
 
     fn send(&mut self, from: Rank, to: SocketAddr, bytes: Vec<u8>) {

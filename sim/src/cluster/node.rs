@@ -101,6 +101,9 @@ impl Node {
             (memory, disks) = publish(plan, rank, &mut engine, oracle)?;
             oracle.memory.add_node(rank, memory);
         }
+        if let Some(body_min) = plan.multicast {
+            engine.use_multicast(body_min);
+        }
         engine.connect(now);
         Ok(Node {
             rank,

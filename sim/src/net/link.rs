@@ -2,8 +2,8 @@
 
 use crate::random::Random;
 use oikaze_os::net::{
-    Arrival, Link, LinkProperties, LocalAddress, Outgoing, PayloadForm, Predicted, Scattered, Sink,
-    Statistics, TooBig,
+    Arrival, Group, Link, LinkProperties, LocalAddress, Outgoing, PayloadForm, Predicted,
+    Scattered, Sink, Statistics, TooBig,
 };
 
 use std::collections::VecDeque;
@@ -31,6 +31,8 @@ pub struct Mailbox {
     pub inbox: VecDeque<Datagram>,
     /// Datagrams that the node has sent and the network has not taken yet.
     pub outbox: Vec<(SocketAddr, Vec<u8>)>,
+    /// Multicast groups that the node has joined.
+    pub groups: Vec<SocketAddr>,
     /// Datagrams that were too large for the path, and are not reported yet.
     pub too_big: VecDeque<TooBig>,
     charged: usize,
@@ -206,6 +208,22 @@ impl Link for SimLink {
 
     fn poll_too_big(&mut self) -> Option<TooBig> {
         open(&self.mailbox).too_big.pop_front()
+    }
+
+    fn join_group(&mut self, group: &Group) -> io::Result<()> {
+        let groups = &mut open(&self.mailbox).groups;
+        if !groups.contains(&group.address) {
+            groups.push(group.address);
+        }
+        Ok(())
+    }
+
+    fn leave_group(&mut self, address: SocketAddr) {
+        open(&self.mailbox).groups.retain(|group| *group != address);
+    }
+
+    fn route_group(&mut self, group: &Group) -> io::Result<SocketAddr> {
+        Ok(group.address)
     }
 
     fn statistics(&self) -> Statistics {

@@ -6,7 +6,8 @@ use crate::inbox::{Parcel, ParcelBody};
 use crate::layers::Layers;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::rma::{self, MessageKind};
+use oikaze_protocol::rma::{self, MessageKind, StreamStep};
+use oikaze_protocol::seal::StreamSecret;
 use oikaze_protocol::traffic::MessagePurpose;
 use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Refusal};
 
@@ -14,6 +15,8 @@ impl<P: Pages> Handler for Layers<P> {
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
         match rma::kind(head) {
             MessageKind::Coherence => self.coherence.admit(from, number, head, len),
+            MessageKind::Stream if len <= StreamSecret::LEN as u64 => Admission::Assemble,
+            MessageKind::Stream => Admission::Refuse(Refusal::Malformed),
             _ => self.rma.admit(from, number, class, head, len, &mut self.memory),
         }
     }
@@ -89,6 +92,16 @@ impl<P: Pages> Handler for Layers<P> {
                     self.coherence.receive(from, head, &bytes, &mut self.pages)
                 }
             },
+            MessageKind::Stream => {
+                let read = match &body {
+                    Delivered::Bytes(bytes) => StreamStep::read(head, bytes),
+                    Delivered::Owned(bytes) => StreamStep::read(head, bytes),
+                    Delivered::Placed(_) => return Err(Refusal::Malformed),
+                };
+                let (id, step) = read.map_err(|_| Refusal::Malformed)?;
+                self.stream_steps.push((from, id, step));
+                Ok(())
+            }
             MessageKind::User => match (body, self.placing.remove(&(from, number))) {
                 (Delivered::Placed(len), Some(placement)) => {
                     // Only a message that a posted receive has got is read by now.

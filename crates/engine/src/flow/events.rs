@@ -34,6 +34,7 @@ pub(crate) fn settle<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>, inbox: &mu
     for parcel in std::mem::take(&mut out.layers.placed_parcels) {
         inbox.deliver_parcel(parcel, out.now);
     }
+    out.take_stream_steps();
     rma_events(out, inbox);
     coherence_events(out, inbox);
     let begun = begin_gated(out);
@@ -117,6 +118,7 @@ fn peer_died<L: Link, P: Pages>(
         known.death = Some(death);
     }
     out.fail_retries(rank);
+    out.end_streams_with(rank);
     out.layers.node_died(rank);
     for token in out.shm.detach(rank, death, out.ops, inbox) {
         lost(rank, token, out.ops, out.layers);

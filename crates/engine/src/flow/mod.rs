@@ -4,4 +4,5 @@ pub(crate) mod dispatch;
 pub(crate) mod events;
 pub(crate) mod loopback;
 pub(crate) mod post;
+mod streams;
 pub(crate) mod submit;

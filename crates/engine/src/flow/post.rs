@@ -2,10 +2,12 @@
 
 use crate::failure::Failure;
 use crate::flow::loopback::{LOOPBACK_BYTES_PER_TURN, Loopback};
+use crate::groups::Groups;
 use crate::layers::Layers;
 use crate::ops::Ops;
 use crate::outcome::{failed, why_unreadable};
 use crate::peers::Peers;
+use crate::sealing::seal::Seals;
 use crate::shm::table::ShmPeers;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::net::{Link, PayloadForm};
@@ -27,6 +29,8 @@ pub(crate) struct Outbound<'e, L, P> {
     pub loopback: &'e mut Loopback,
     pub layers: &'e mut Layers<P>,
     pub ops: &'e mut Ops,
+    pub groups: &'e mut Groups,
+    pub seals: &'e Seals,
     pub now: Time,
 }
 
@@ -66,12 +70,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
             })
         };
         if let Err(error) = posted {
-            let failure = match error {
-                PostError::Dead(death) => Failure::PeerLost { peer: to, death },
-                PostError::Full => Failure::TooMany { peer: to },
-                other => Failure::Machine(other.to_string()),
-            };
-            self.fail(to, token, failure);
+            self.fail(to, token, why_not_posted(to, error));
         }
     }
 
@@ -93,9 +92,10 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
                 continue;
             }
             if let Some((to, message)) = self.layers.coherence.poll_message() {
-                self.post_or_hold(to, message);
+                self.post_or_gather(to, message);
                 continue;
             }
+            self.post_alike();
             let left = answers.get_or_insert(self.layers.rma.answers());
             if *left == 0 {
                 return false;
@@ -108,7 +108,21 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
                 self.post(to, message);
             }
         }
+        self.post_alike();
         true
+    }
+
+    /// Posts a message of coherence, or gathers it if others like it may follow.
+    pub fn post_or_gather(&mut self, to: Rank, message: Message) {
+        if !self.groups.may_share(&message) {
+            self.post_alike();
+            return self.post_or_hold(to, message);
+        }
+        if let Some(message) = self.groups.alike.gather(to, message) {
+            self.post_alike();
+            let other = self.groups.alike.gather(to, message);
+            debug_assert!(other.is_none(), "the first of its like is gathered");
+        }
     }
 
     /// Posts the messages whose next try is due (MEM-1.11).
@@ -201,6 +215,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
 
     /// Closes the connections and the rings to all peers.
     pub fn close(&mut self) {
+        self.end_streams();
         for (rank, peer) in self.peers.touch_all() {
             if let Some(local_peer) = self.shm.get_mut(rank) {
                 local_peer.close();
@@ -210,7 +225,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
     }
 
     /// Returns the bytes of a segment, or of rows, that are better sent from a copy.
-    fn copy_if_better(&self, to: Rank, message: &Message) -> Option<Body> {
+    pub fn copy_if_better(&self, to: Rank, message: &Message) -> Option<Body> {
         let len = match &message.body {
             Body::Segment(segment) => segment.len,
             Body::Rows(rows) => rows.len(),
@@ -229,7 +244,13 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         })
     }
 
-    fn post_or_hold(&mut self, to: Rank, message: Message) {
+    /// Returns `true` if the memory that the body names is still registered.
+    pub fn can_read(&self, message: &Message) -> bool {
+        is_readable(&message.body, &self.layers.memory)
+    }
+
+    /// Posts a message of coherence, or holds it while there is no room for it.
+    pub fn post_or_hold(&mut self, to: Rank, message: Message) {
         let holds = self.peers.get(to).is_some_and(|peer| !peer.held.is_empty());
         if holds || (to != self.peers.me() && self.is_full(to)) {
             self.peers.hold(to, message);
@@ -256,6 +277,15 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
             let Some(message) = peer.held.pop_front() else { return false };
             self.post(rank, message);
         }
+    }
+}
+
+/// Returns the failure of a message that a connection or a ring did not take.
+pub(crate) fn why_not_posted(to: Rank, error: PostError) -> Failure {
+    match error {
+        PostError::Dead(death) => Failure::PeerLost { peer: to, death },
+        PostError::Full => Failure::TooMany { peer: to },
+        other => Failure::Machine(other.to_string()),
     }
 }
 

@@ -7,21 +7,25 @@
 //! during a run waits for the next turn.
 
 use crate::counters::Counters;
+use crate::groups::Groups;
 use crate::io::bulk_quota::BulkQuota;
 use crate::io::cookies::Cookies;
 use crate::peers::Peers;
 use crate::sealing::seal::Seals;
-use crate::sealing::session::Session;
+use crate::sealing::session::{SealingKeys, Session};
 use crate::sealing::tx_batch::TxBatch;
 use oikaze_os::memory::{Gather, RegionTable};
-use oikaze_os::net::{Link, PayloadForm, TooBig};
+use oikaze_os::net::{Link, PayloadForm, SendMode, TooBig};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
     DATAGRAM_MAX, DATAGRAM_MIN, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX,
 };
 use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::multicast::GroupTransmit;
 use oikaze_protocol::wind::{Lane, PerLane, Transmit};
 use oikaze_protocol::wire::{Builder, SealKind};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// State of sending: datagrams on their way to the link, and how much bulk a turn sends.
 #[derive(Default)]
@@ -52,10 +56,20 @@ pub(crate) struct Transmitter<'e, L> {
     pub egress: &'e mut Egress,
     pub link: &'e mut L,
     pub peers: &'e mut Peers,
+    pub groups: &'e mut Groups,
     pub memory: &'e RegionTable,
     pub seals: &'e Seals,
     pub counters: &'e mut Counters,
     pub now: Time,
+}
+
+/// Sender of a run of bulk.
+#[derive(Clone, Copy)]
+enum BulkSender {
+    /// Connection to the node of this rank.
+    Peer(Rank),
+    /// Stream of this node at this index.
+    Stream(usize),
 }
 
 impl<L: Link> Transmitter<'_, L> {
@@ -80,7 +94,8 @@ impl<L: Link> Transmitter<'_, L> {
                 Builder::new(into, 0, reply.number, SealKind::Handshake, DATAGRAM_MIN);
             builder.cookie(&reply);
             builder.finish(None);
-            batch.push(&to, &Transmit::small(0, true), Gather::EMPTY, self.seals, None);
+            let keys = None::<&mut Session>;
+            batch.push(&to, &Transmit::small(0, true), Gather::EMPTY, self.seals, keys);
         }
     }
 
@@ -113,11 +128,23 @@ impl<L: Link> Transmitter<'_, L> {
     /// Sends bulk in runs, up to `share` bytes. Returns `true` if any bulk is left.
     fn send_bulk(&mut self, share: usize, sent: &mut usize) -> bool {
         if self.egress.lanes.bulk.is_stopped() {
+            self.groups.own.note_all();
             return true;
         }
         let mut left = share;
+        // Streams that have their turn after the peers, as one peer each.
+        let mut streams = self.due_streams();
+        let mut before_stream = self.peers.bulk.len();
         while left > 0 {
-            let Some(rank) = self.peers.next_bulk() else {
+            let sender = match before_stream {
+                0 => streams.pop_front().map(BulkSender::Stream),
+                _ => None,
+            };
+            before_stream = before_stream.checked_sub(1).unwrap_or(self.peers.bulk.len());
+            let sender = sender
+                .or_else(|| self.peers.next_bulk().map(BulkSender::Peer))
+                .or_else(|| streams.pop_front().map(BulkSender::Stream));
+            let Some(sender) = sender else {
                 *sent += self.flush(Lane::Bulk);
                 return false;
             };
@@ -128,10 +155,14 @@ impl<L: Link> Transmitter<'_, L> {
             let most = left.min(DATAGRAM_MAX);
             while run + last <= most {
                 if !self.make_room(Lane::Bulk, sent) {
-                    self.peers.bulk.mark(rank);
+                    self.stays_due(sender);
                     return true;
                 }
-                let Some(len) = self.write_one(rank, Lane::Bulk) else { break };
+                let written = match sender {
+                    BulkSender::Peer(rank) => self.write_one(rank, Lane::Bulk),
+                    BulkSender::Stream(index) => self.write_to_group(index),
+                };
+                let Some(len) = written else { break };
                 run += len;
                 count += 1;
                 last = len;
@@ -144,16 +175,67 @@ impl<L: Link> Transmitter<'_, L> {
                 *sent += self.flush(Lane::Bulk);
             }
             if self.egress.lanes.bulk.is_stopped() {
-                self.peers.bulk.mark(rank);
+                self.stays_due(sender);
                 return true;
             }
-            // A peer that yielded no datagram is not asked again in this turn.
-            if count > 0 && self.lane_has_due(rank, Lane::Bulk) {
-                self.peers.bulk.mark(rank);
+            // A sender that yielded no datagram is not asked again in this turn.
+            match sender {
+                BulkSender::Peer(rank) if count > 0 && self.lane_has_due(rank, Lane::Bulk) => {
+                    self.peers.bulk.mark(rank);
+                }
+                BulkSender::Stream(index) if count > 0 && self.stream_has_due(index) => {
+                    streams.push_back(index);
+                }
+                BulkSender::Peer(_) | BulkSender::Stream(_) => {}
             }
             self.egress.quota.bulk_went(run);
         }
-        !self.peers.bulk.is_empty()
+        !self.peers.bulk.is_empty() || !streams.is_empty()
+    }
+
+    /// Returns the indices of the streams that have something to send.
+    fn due_streams(&mut self) -> VecDeque<usize> {
+        let count = self.groups.own.len();
+        (0..count).filter(|index| self.stream_has_due(*index)).collect()
+    }
+
+    fn stream_has_due(&mut self, index: usize) -> bool {
+        self.groups.own.has_due(index, self.now, self.peers)
+    }
+
+    /// Called when the link has no room for the bulk of a sender. A stream is asked again in each
+    /// turn, as long as it has something due.
+    fn stays_due(&mut self, sender: BulkSender) {
+        match sender {
+            BulkSender::Peer(rank) => self.peers.bulk.mark(rank),
+            BulkSender::Stream(_) => self.groups.own.note_all(),
+        }
+    }
+
+    /// Writes one due datagram of a stream. Returns the datagram's number of bytes (0 if the
+    /// datagram was lost on this node), or `None` if none is due.
+    fn write_to_group(&mut self, index: usize) -> Option<usize> {
+        let Self { peers, groups, memory, egress, seals, now, .. } = self;
+        let batch = &mut egress.lanes.bulk;
+        let own = groups.own.get_mut(index)?;
+        let GroupTransmit { payload, rows, .. } =
+            own.stream.transmit(*now, *peers, batch.next()?)?;
+        let transmit = Transmit {
+            payload,
+            rows,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            ..Transmit::small(0, false)
+        };
+        Some(write_payload(
+            batch,
+            &own.to,
+            &transmit,
+            false,
+            memory,
+            seals,
+            own.keys.as_deref_mut(),
+        ))
     }
 
     fn lane_has_due(&self, rank: Rank, lane: Lane) -> bool {
@@ -182,37 +264,11 @@ impl<L: Link> Transmitter<'_, L> {
         let len = transmit.payload.as_ref().map_or(0, |segment| segment.len as usize);
         let form = PayloadForm::Contiguous(batch.begun() + len + TAG_MAX);
         let short = transmit.short && link.prefers(*to, form);
-        let keyed = seals.data.is_keyed();
         let session = Session::of(&mut peer.session, peer.connection.id());
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }
-        // Copy what is sealed with keys, because that changes it. Otherwise, copy three kinds of
-        // payload: content that is sent again (WIND-5.5), rows, which are not contiguous, and
-        // payloads that the link prefers contiguous. A payload that is not copied
-        // may change between the seal and the kernel's copy, and the receiver then drops the
-        // datagram. Without the copy, every retransmission could be dropped in the same way while
-        // the program writes the memory.
-        let copied = transmit
-            .payload
-            .as_ref()
-            .filter(|_| keyed || short || transmit.was_sent || transmit.rows.is_some());
-        if let Some(segment) = copied {
-            let packed = batch.pack(|bytes| match &transmit.rows {
-                Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
-                None => memory.pack(segment, bytes),
-            });
-            return Some(if packed {
-                batch.push(to, transmit, Gather::EMPTY, seals, session)
-            } else {
-                0
-            });
-        }
-        // A segment whose region is gone belongs to a cancelled message. The datagram counts as
-        // lost on the wire.
-        let payload =
-            transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
-        Some(payload.map_or(0, |payload| batch.push(to, transmit, payload, seals, session)))
+        Some(write_payload(batch, to, transmit, short, memory, seals, session))
     }
 
     /// Reports datagrams that the kernel refused for their size to the connections on that path
@@ -247,4 +303,40 @@ impl<L: Link> Transmitter<'_, L> {
             waiting
         })
     }
+}
+
+/// Adds the payload to a datagram whose head is written, seals the datagram and adds it to the
+/// batch. Returns the datagram's number of bytes, or 0 if the datagram is lost on this node. The
+/// link prefers a contiguous datagram if `is_contiguous`.
+fn write_payload(
+    batch: &mut TxBatch,
+    to: &SocketAddr,
+    transmit: &Transmit,
+    is_contiguous: bool,
+    memory: &RegionTable,
+    seals: &Seals,
+    keys: Option<&mut impl SealingKeys>,
+) -> usize {
+    let is_keyed = seals.data.is_keyed();
+    // Copy what is sealed with keys, because that changes it. Otherwise, copy three kinds of
+    // payload: content that is sent again (WIND-5.5), rows, which are not contiguous, and payloads
+    // that the link prefers contiguous. A payload that is not copied may change between the seal
+    // and the kernel's copy, and the receiver then drops the datagram. Without the copy, every
+    // retransmission could be dropped in the same way while the program writes the memory.
+    let copied = transmit
+        .payload
+        .as_ref()
+        .filter(|_| is_keyed || is_contiguous || transmit.was_sent || transmit.rows.is_some());
+    if let Some(segment) = copied {
+        let packed = batch.pack(|bytes| match &transmit.rows {
+            Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
+            None => memory.pack(segment, bytes),
+        });
+        return if packed { batch.push(to, transmit, Gather::EMPTY, seals, keys) } else { 0 };
+    }
+    // A segment whose region is gone belongs to a cancelled message. The datagram counts as lost on
+    // the wire.
+    let payload =
+        transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
+    payload.map_or(0, |payload| batch.push(to, transmit, payload, seals, keys))
 }

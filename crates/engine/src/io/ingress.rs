@@ -6,6 +6,7 @@
 //! more than the system call that received it, and nothing of it is kept.
 
 use crate::counters::Counters;
+use crate::groups::Groups;
 use crate::io::bulk_quota::BulkQuota;
 use crate::io::cookies::Cookies;
 use crate::io::direct_placement::DirectPlacement;
@@ -122,6 +123,7 @@ pub(crate) struct Receiver<'e, P> {
     pub ingress: &'e mut Ingress,
     pub peers: &'e mut Peers,
     pub layers: &'e mut Layers<P>,
+    pub groups: &'e mut Groups,
     pub quota: &'e mut BulkQuota,
     pub seals: &'e Seals,
     pub counters: &'e mut Counters,
@@ -134,7 +136,7 @@ pub(crate) struct Receiver<'e, P> {
 impl<'e, P: Pages> Receiver<'e, P> {
     pub fn new(
         ingress: &'e mut Ingress,
-        peers: &'e mut Peers,
+        (peers, groups): (&'e mut Peers, &'e mut Groups),
         layers: &'e mut Layers<P>,
         quota: &'e mut BulkQuota,
         seals: &'e Seals,
@@ -142,7 +144,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
         now: Time,
     ) -> Self {
         let (received, was_a_peers) = (0, false);
-        Self { ingress, peers, layers, quota, seals, counters, now, received, was_a_peers }
+        Self { ingress, peers, layers, groups, quota, seals, counters, now, received, was_a_peers }
     }
 
     /// Receives one bounded burst from the link. Returns the number of datagrams.
@@ -180,6 +182,13 @@ impl<'e, P: Pages> Receiver<'e, P> {
         self.received += 1;
         self.was_a_peers = false;
         let (now, me) = (self.now, self.peers.me());
+        if let Ok(view) = &view
+            && self.groups.is_on()
+            && !view.is_handshake()
+            && self.peers.of_connection(view.header().connection).is_none()
+        {
+            return self.of_group(*view, room, from, congested);
+        }
         let checked = view.map_err(|_| DropReason::UnknownConnection).and_then(|view| {
             if view.is_handshake() {
                 let Ingress { handshake_limiter: limiter, cookies, .. } = &mut *self.ingress;
@@ -222,6 +231,71 @@ impl<'e, P: Pages> Receiver<'e, P> {
             self.ingress.direct_placement.peer = Some(rank);
         }
     }
+}
+
+impl<P: Pages> Receiver<'_, P> {
+    /// Receives a datagram that is of no connection, if it is of a stream that this node follows
+    /// (WIND-13.4).
+    fn of_group<'a>(
+        &mut self,
+        view: View<'a>,
+        room: (&[u8], &'a mut Vec<u8>),
+        from: SocketAddr,
+        congested: bool,
+    ) {
+        let (id, now) = (view.header().connection, self.now);
+        let (clear, sender, member) = match subscribed(view, room, from, self) {
+            Ok(checked) => checked,
+            Err(reason) => {
+                let is_unknown = reason == DropReason::UnknownConnection
+                    && view.frames().take(2).any(|frame| matches!(frame, Ok(Frame::Group(_))));
+                return match is_unknown {
+                    // A group is of the whole job, and each node has streams in it.
+                    true => self.groups.subscriptions.counters.group_datagrams_unknown += 1,
+                    false => reason.count(self.counters),
+                };
+            }
+        };
+        let Some(peer) = self.peers.touch(sender) else { return };
+        let before = peer.connection.statistics().group_datagrams_received;
+        peer.connection.receive_group(now, &clear, member, self.layers);
+        if peer.connection.statistics().group_datagrams_received == before {
+            return;
+        }
+        self.groups.subscriptions.counters.group_datagrams_received += 1;
+        if congested {
+            peer.connection.group_marked(id);
+        }
+        self.ingress.shares.received(sender, clear.len() as u64, now);
+        peer.connection.grant(self.ingress.shares.of(sender, now));
+    }
+}
+
+/// Returns a datagram of a stream in clear, with the sender and this node's index among the
+/// members. The seal is verified last, as that of any datagram (WIND-10.1).
+fn subscribed<'a, P>(
+    view: View<'a>,
+    (bytes, opened): (&[u8], &'a mut Vec<u8>),
+    from: SocketAddr,
+    receiver: &mut Receiver<'_, P>,
+) -> Result<(View<'a>, Rank, u8), DropReason> {
+    let Receiver { groups, peers, seals, .. } = receiver;
+    let subscription = groups.subscriptions.get_mut(view.header().connection);
+    let subscription = subscription.ok_or(DropReason::UnknownConnection)?;
+    let sender = subscription.from;
+    let peer = peers.get(sender).ok_or(DropReason::UnknownConnection)?;
+    peer.path_of(from).ok_or(DropReason::UnknownConnection)?;
+    let clear = match seals.data {
+        DataSeal::Checksum(checksum) => {
+            checksum.verify(view.covered(), view.payload(), view.tag()).then_some(view)
+        }
+        DataSeal::Keyed(kind) if view.header().seal == kind => {
+            let keys = subscription.keys.as_deref_mut();
+            keys.and_then(|keys| keys.open(kind, view, bytes, opened))
+        }
+        DataSeal::Keyed(_) => None,
+    };
+    Ok((clear.ok_or(DropReason::BadSeal)?, sender, subscription.member))
 }
 
 impl<P: Pages> Sink for Receiver<'_, P> {

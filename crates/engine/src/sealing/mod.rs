@@ -2,4 +2,5 @@
 
 pub mod seal;
 pub(crate) mod session;
+pub(crate) mod stream;
 pub(crate) mod tx_batch;

@@ -92,6 +92,14 @@ impl DataSeal {
         keyed.or_else(|| Checksum::of(kind).map(Self::Checksum))
     }
 
+    /// Returns the kind.
+    pub fn kind(self) -> SealKind {
+        match self {
+            Self::Checksum(checksum) => checksum.kind(),
+            Self::Keyed(kind) => kind,
+        }
+    }
+
     /// Returns `true` if connections have keys.
     pub fn is_keyed(self) -> bool {
         matches!(self, Self::Keyed(_))

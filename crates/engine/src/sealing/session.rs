@@ -39,17 +39,6 @@ impl Session {
         self.cipher
     }
 
-    /// Seals a whole datagram, whose last bytes are room for the tag. Returns `false` if it cannot
-    /// be sealed.
-    #[must_use]
-    pub fn seal(&mut self, kind: SealKind, lane: Lane, number: u64, datagram: &mut [u8]) -> bool {
-        let Some((covered, tag)) = datagram.split_last_chunk_mut::<TAG_LEN>() else { return false };
-        let Some((header, text)) = split_mut(kind, covered) else { return false };
-        let Some(cipher) = self.send[lane].cipher(number) else { return false };
-        cipher.seal(number, header, text, tag);
-        true
-    }
-
     /// Opens a datagram. One that is encrypted is opened into `opened`, which afterwards holds all
     /// of it in clear. Returns `None` if the datagram is not authentic.
     #[must_use]
@@ -60,18 +49,59 @@ impl Session {
         datagram: &[u8],
         opened: &'o mut Vec<u8>,
     ) -> Option<View<'o>> {
-        let (number, lane) = (view.header().number, view.header().lane());
-        let chain = &mut self.receive[lane];
-        if kind != SealKind::Encrypted {
-            // Opening leaves nothing of a tag that it was given.
-            let (covered, tag) = datagram.split_last_chunk::<TAG_LEN>()?;
-            return chain.open(number, covered, &mut { *tag }).then_some(view);
-        }
-        opened.clear();
-        opened.extend_from_slice(datagram);
-        let (header, sealed) = opened.split_at_mut_checked(HEADER_LEN)?;
-        if chain.open(number, header, sealed) { View::parse(opened).ok() } else { None }
+        let chain = &mut self.receive[view.header().lane()];
+        open_datagram(chain, kind, view, datagram, opened)
     }
+}
+
+/// Keys that seal datagrams.
+pub(crate) trait SealingKeys {
+    /// Seals a whole datagram, whose last bytes are room for the tag. Returns `false` if it cannot
+    /// be sealed.
+    #[must_use]
+    fn seal(&mut self, kind: SealKind, lane: Lane, number: u64, datagram: &mut [u8]) -> bool;
+}
+
+impl SealingKeys for Session {
+    fn seal(&mut self, kind: SealKind, lane: Lane, number: u64, datagram: &mut [u8]) -> bool {
+        seal_datagram(&mut self.send[lane], kind, number, datagram)
+    }
+}
+
+/// Seals a whole datagram by the keys of a chain.
+#[must_use]
+pub(super) fn seal_datagram(
+    chain: &mut SendChain<Chain>,
+    kind: SealKind,
+    number: u64,
+    datagram: &mut [u8],
+) -> bool {
+    let Some((covered, tag)) = datagram.split_last_chunk_mut::<TAG_LEN>() else { return false };
+    let Some((header, text)) = split_mut(kind, covered) else { return false };
+    let Some(cipher) = chain.cipher(number) else { return false };
+    cipher.seal(number, header, text, tag);
+    true
+}
+
+/// Opens a datagram by the keys of a chain, as [`Session::open`].
+#[must_use]
+pub(super) fn open_datagram<'o>(
+    chain: &mut ReceiveChain<Chain>,
+    kind: SealKind,
+    view: View<'o>,
+    datagram: &[u8],
+    opened: &'o mut Vec<u8>,
+) -> Option<View<'o>> {
+    let number = view.header().number;
+    if kind != SealKind::Encrypted {
+        // Opening leaves nothing of a tag that it was given.
+        let (covered, tag) = datagram.split_last_chunk::<TAG_LEN>()?;
+        return chain.open(number, covered, &mut { *tag }).then_some(view);
+    }
+    opened.clear();
+    opened.extend_from_slice(datagram);
+    let (header, sealed) = opened.split_at_mut_checked(HEADER_LEN)?;
+    if chain.open(number, header, sealed) { View::parse(opened).ok() } else { None }
 }
 
 /// Writes the keys of a connection to a log (SEAL-6.1): what the peer seals for the id `mine`, and
@@ -94,7 +124,7 @@ fn split_mut(kind: SealKind, covered: &mut [u8]) -> Option<(&mut [u8], &mut [u8]
 
 #[cfg(test)]
 mod tests {
-    use super::Session;
+    use super::{SealingKeys, Session};
     use oikaze_protocol::limits::DATAGRAM_MIN;
     use oikaze_protocol::seal::{CipherKind, DATAGRAMS_PER_KEY, SessionSecrets, TAG_LEN};
     use oikaze_protocol::wind::Lane;

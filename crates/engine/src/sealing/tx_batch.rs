@@ -3,7 +3,7 @@
 //! room for bulk.
 
 use crate::sealing::seal::{DataSeal, Seals};
-use crate::sealing::session::Session;
+use crate::sealing::session::SealingKeys;
 use arrayvec::ArrayVec;
 use oikaze_os::memory::Gather;
 use oikaze_os::net::{Link, Outgoing, SendMode};
@@ -122,14 +122,14 @@ impl TxBatch {
         transmit: &Transmit,
         payload: Gather,
         seals: &Seals,
-        session: Option<&mut Session>,
+        keys: Option<&mut impl SealingKeys>,
     ) -> usize {
         let (begin, end) = (self.begin, self.bytes.len());
         let is_sealed = match seals.data {
             _ if transmit.handshake => self.append_tag(&payload, &seals.handshake),
             DataSeal::Checksum(checksum) => self.append_tag(&payload, &checksum),
             DataSeal::Keyed(kind) => {
-                payload.is_empty() && session.is_some_and(|session| self.encrypt(kind, session))
+                payload.is_empty() && keys.is_some_and(|keys| self.encrypt(kind, keys))
             }
         };
         if !is_sealed {
@@ -172,12 +172,12 @@ impl TxBatch {
     }
 
     /// Seals the next datagram in place with keys, and appends the tag.
-    fn encrypt(&mut self, kind: SealKind, session: &mut Session) -> bool {
+    fn encrypt(&mut self, kind: SealKind, keys: &mut impl SealingKeys) -> bool {
         self.bytes.extend_from_slice([0; TAG_MAX].get(..kind.tag_len()).unwrap_or_default());
         let datagram = self.bytes.get_mut(self.begin..).unwrap_or_default();
         // Datagrams that take a short way leave by another lane than they are numbered in.
         let header = Header::read(datagram);
-        header.is_some_and(|header| session.seal(kind, header.lane(), header.number, datagram))
+        header.is_some_and(|header| keys.seal(kind, header.lane(), header.number, datagram))
     }
 
     /// Hands the waiting datagrams to the link and returns the number that the link took.

@@ -1,6 +1,7 @@
 //! The engine by itself: turns over a wire in memory, with the test's time.
 
 mod contradictions;
+mod groups;
 mod node;
 mod sealed;
 mod tampered;

@@ -2,6 +2,7 @@
 //! puts anything on it, but does not know the job's secret.
 
 use super::*;
+use crate::sealing::session::SealingKeys;
 use oikaze_protocol::limits::{DATAGRAM_MIN, HEADER_LEN};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::Operation;

@@ -115,6 +115,7 @@ mod tests {
             address: address.parse().unwrap(),
             prefix: 24,
             up: true,
+            multicast: true,
         };
         let bridges = (0..250).map(|at| interface(format!("br-{at}"), format!("172.17.{at}.1")));
         let last =

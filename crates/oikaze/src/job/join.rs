@@ -18,7 +18,7 @@ use oikaze_os::net::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSe
 use oikaze_os::secrets::key_log::{KEY_LOG_VARIABLE, KeyLog};
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME};
+use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME, GROUP_BODY_MIN};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
 use oikaze_runtime::node::{
@@ -29,6 +29,10 @@ use oikaze_runtime::shm_setup::LocalPeerSetup;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// Environment variable that switches multicast on, by the value `on`. The default is off, because
+/// it was measured on few networks yet.
+const MULTICAST_VARIABLE: &str = "OIKAZE_MULTICAST";
 
 /// Joins the job that this process was started for by `oikaze run`. Without a launcher, the process
 /// makes a job of one node. [`Job::builder`] joins with settings of the program's own.
@@ -147,6 +151,9 @@ fn join_explaining(
     let mut engine: RealEngine =
         Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
             .map_err(|failure| Error::failed("starting the engine", failure))?;
+    if !without.multicast && std::env::var_os(MULTICAST_VARIABLE).is_some_and(|on| on == "on") {
+        engine.use_multicast(GROUP_BODY_MIN);
+    }
     engine.connect(Time(0));
     unseen.into_iter().chain(local_peers.notices).for_each(|why| engine.inbox().note(why));
     let node = Node::start(

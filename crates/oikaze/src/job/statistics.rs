@@ -61,6 +61,12 @@ pub struct NodeStatistics {
     /// Messages that were placed into posted memory as their bytes arrived, without a copy in
     /// between ([`Job::post_receive`](crate::Job::post_receive)).
     pub placed_messages: u64,
+    /// Datagrams sent to multicast groups: each once, for all of its receivers.
+    pub group_datagrams_sent: u64,
+    /// Datagrams of multicast groups received.
+    pub group_datagrams_received: u64,
+    /// Members of the multicast groups to which this node sends now, all groups together.
+    pub group_members: u64,
     /// Notices of the link, such as that the kernel refused segmentation offload.
     pub notices: Vec<String>,
 }
@@ -68,7 +74,7 @@ pub struct NodeStatistics {
 impl NodeStatistics {
     pub(crate) fn of(engine: &mut RealEngine) -> Self {
         let coherence: coherence::CoherenceStatistics = *engine.coherence().statistics();
-        let counters = engine.counters();
+        let (counters, groups) = (engine.counters(), engine.group_counters());
         let mut sum = Self {
             read_faults: coherence.read_faults,
             write_faults: coherence.write_faults,
@@ -84,6 +90,9 @@ impl NodeStatistics {
             stale_handshakes: counters.stale_handshakes,
             no_cookie: counters.no_cookie,
             placed_messages: counters.placed_messages,
+            group_datagrams_sent: groups.group_datagrams_sent,
+            group_datagrams_received: groups.group_datagrams_received,
+            group_members: groups.group_members,
             notices: engine.notices().to_vec(),
             ..Self::default()
         };

@@ -6,6 +6,7 @@
 
 mod kernel;
 mod limits;
+mod multicast;
 mod network;
 mod placement;
 mod sealing;
@@ -88,6 +89,7 @@ pub fn probe(without: &DisabledFeatures) -> Vec<Finding> {
     #[cfg(not(all(test, loom)))]
     findings.extend(sharing::findings(without));
     findings.extend(network::findings(without));
+    findings.extend(multicast::findings(without));
     findings.extend(placement::findings(without));
     findings.push(sealing::finding(without));
     findings

@@ -347,7 +347,9 @@ impl Operation {
                 ticket: read_ticket(bytes)?,
                 refusal: bytes.code(Refusal::from_code)?,
             },
-            MessageKind::Coherence | MessageKind::Unknown => return Err(Invalid),
+            MessageKind::Coherence | MessageKind::Stream | MessageKind::Unknown => {
+                return Err(Invalid);
+            }
         })
     }
 }

@@ -41,6 +41,7 @@ pub use messages::kind::{
     MessageKind, charge_of, charges_body, costs_credit, is_handed_up, kind, places,
 };
 pub use messages::matching::{Pattern, Place as ReceivePlace, PostedReceives};
+pub use messages::stream::{StreamOffer, StreamRefusal, StreamStep};
 pub use messages::user::{USER_HEAD, user_head, user_tag};
 pub use ops::atomic::{AtomicOp, Change, Width, Word};
 pub use ops::element::{Accumulation, Combine, Number, NumberKind};
@@ -295,7 +296,7 @@ impl Rma {
     /// is refused so before its first element only.
     #[must_use]
     pub fn may_repeat(head: &[u8]) -> bool {
-        !matches!(kind(head), MessageKind::Coherence | MessageKind::Unknown)
+        !matches!(kind(head), MessageKind::Coherence | MessageKind::Stream | MessageKind::Unknown)
     }
 
     /// Returns how many requests are not forgotten yet.

@@ -2,7 +2,7 @@
 
 use super::slow::PathStates;
 use super::words::{Reader, Row};
-use oikaze_engine::{Counters, Engine};
+use oikaze_engine::{Counters, Engine, GroupCounters};
 use oikaze_launch::Seal;
 use oikaze_os::net::{self, Link};
 use oikaze_os::stats_page::RecordLayout;
@@ -34,6 +34,7 @@ pub(super) const NODE_WORDS: usize = 8
     + PROGRAM_WORDS
     + WAITS_WORDS
     + Counters::COUNT
+    + GroupCounters::COUNT
     + LinkCounters::COUNT
     + coherence::CoherenceStatistics::COUNT
     + RefusalCounts::COUNT
@@ -54,6 +55,7 @@ pub fn layout(nodes: u32) -> RecordLayout {
 const VERSION: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ FORMAT ^ (Histogram::BUCKETS as u64) << 32;
     hash = fingerprint(hash, Counters::NAMES);
+    hash = fingerprint(hash, GroupCounters::NAMES);
     hash = fingerprint(hash, LinkCounters::NAMES);
     hash = fingerprint(hash, coherence::CoherenceStatistics::NAMES);
     hash = fingerprint(hash, RefusalCounts::NAMES);
@@ -277,6 +279,8 @@ pub struct NodePage {
     pub waits: String,
     /// The engine's counters.
     pub engine: Counters,
+    /// Counters of multicast.
+    pub groups: GroupCounters,
     /// The link's counters.
     pub link: LinkCounters,
     /// The shared arrays' counters.
@@ -302,6 +306,7 @@ impl NodePage {
         row.text(&self.program, PROGRAM_WORDS);
         row.text(&self.waits, WAITS_WORDS);
         row.all(&self.engine.values());
+        row.all(&self.groups.values());
         row.all(&self.link.values());
         row.all(&self.coherence.values());
         row.all(&self.refusals.values());
@@ -326,6 +331,7 @@ impl NodePage {
             program: row.text(PROGRAM_WORDS)?,
             waits: row.line(WAITS_WORDS)?,
             engine: Counters::from_values(row.all()?),
+            groups: GroupCounters::from_values(row.all()?),
             link: LinkCounters::from_values(row.all()?),
             coherence: coherence::CoherenceStatistics::from_values(row.all()?),
             refusals: RefusalCounts::from_values(row.all()?),

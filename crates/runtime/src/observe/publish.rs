@@ -157,6 +157,7 @@ impl Writer {
             mail: mail as u64,
             waits,
             engine: engine.counters(),
+            groups: engine.group_counters(),
             link: link.into(),
             coherence: *engine.coherence().statistics(),
             refusals: *engine.rma().refusals().0,

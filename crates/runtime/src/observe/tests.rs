@@ -1,7 +1,7 @@
 use super::page::*;
 use super::slow::PathStates;
 use super::words::{Reader, Row};
-use oikaze_engine::Counters;
+use oikaze_engine::{Counters, GroupCounters};
 use oikaze_launch::Seal;
 use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::seal::CipherKind;
@@ -32,7 +32,7 @@ fn node() -> impl Strategy<Value = NodePage> {
         ("[!-~]{0,40}", "[ -~]{0,500}"),
         totals,
         (counts(), "[ -~]{0,320}", "[ -~]{0,320}", prop::sample::select(Seal::ALL.to_vec())),
-        counts(),
+        (counts(), counts()),
         counts(),
         (counts(), counts()),
     )
@@ -43,7 +43,7 @@ fn node() -> impl Strategy<Value = NodePage> {
                 (program, waits),
                 (started, at, operations, mail),
                 (engine, unshared, unmapped, seal),
-                link,
+                (link, groups),
                 coherence,
                 (refusals, paths),
             )| NodePage {
@@ -58,6 +58,7 @@ fn node() -> impl Strategy<Value = NodePage> {
                 mail,
                 waits: waits.chars().take(384).collect(),
                 engine: Counters::from_values(engine),
+                groups: GroupCounters::from_values(groups),
                 link: LinkCounters::from_values(link),
                 coherence: coherence::CoherenceStatistics::from_values(coherence),
                 refusals: RefusalCounts::from_values(refusals),

@@ -35,6 +35,8 @@ crate::wire_enum! {
         Parcel = 0x11,
         /// Message of shared arrays. The rest of the head belongs to [`crate::coherence`].
         Coherence = 0x20,
+        /// Message about a multicast stream.
+        Stream = 0x30,
         /// Answer to a get, with the bytes as its body.
         Data = 0x81,
         /// Answer to an atomic.

@@ -2,4 +2,5 @@
 
 pub(crate) mod kind;
 pub(in crate::rma) mod matching;
+pub(in crate::rma) mod stream;
 pub(in crate::rma) mod user;

@@ -1,0 +1,410 @@
+//! Multicast between engines (WIND-12, WIND-13): nodes on a switch in memory that carries groups.
+
+use super::*;
+use oikaze_os::net::{
+    Arrival, Group, LinkProperties, LocalAddress, Outgoing, Sink, Statistics as LinkStatistics,
+};
+use oikaze_protocol::limits::{DATAGRAM_MIN, GROUP_BODY_MIN};
+use oikaze_protocol::random::Random;
+use oikaze_protocol::rma::Rma;
+use oikaze_protocol::wind::Token;
+use oikaze_protocol::wind::multicast::MemberState;
+use oikaze_protocol::wire::SealKind;
+use std::io;
+use std::sync::Mutex;
+
+/// Switch between the nodes.
+#[derive(Default)]
+struct Switch {
+    /// Datagrams on their way to each node, with their senders.
+    queues: Vec<VecDeque<(Rank, Vec<u8>)>>,
+    /// Groups, with the nodes that have joined them.
+    joined: Vec<(SocketAddr, Rank)>,
+    /// Number of datagrams that were sent to a group.
+    to_groups: usize,
+    /// Bytes that were sent to single nodes.
+    to_nodes: usize,
+    /// The switch loses what goes to groups.
+    loses_groups: bool,
+    /// Percentage of datagrams to groups that each member loses.
+    loss: usize,
+    random: Option<Random>,
+    /// Latest datagram to a group.
+    latest: Vec<u8>,
+}
+
+/// One node's port.
+struct Port {
+    me: Rank,
+    switch: Arc<Mutex<Switch>>,
+    /// The link has no groups.
+    is_bare: bool,
+}
+
+impl Link for Port {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        let mut switch = self.switch.lock().unwrap();
+        for datagram in batch {
+            let mut bytes = datagram.head.to_vec();
+            datagram.payload.append_to(&mut bytes);
+            bytes.extend_from_slice(datagram.tag);
+            let Switch { queues, joined, loss, random, loses_groups, .. } = &mut *switch;
+            if !datagram.to.ip().is_multicast() {
+                let to = usize::from(datagram.to.port() - 1000);
+                queues[to].push_back((self.me, bytes.clone()));
+                switch.to_nodes += bytes.len();
+                continue;
+            }
+            let members =
+                joined.iter().filter(|(group, rank)| group == datagram.to && *rank != self.me);
+            for (_, rank) in members.filter(|_| !*loses_groups) {
+                let is_lost = random.as_mut().is_some_and(|random| random.below(100) < *loss);
+                if !is_lost {
+                    queues[*rank as usize].push_back((self.me, bytes.clone()));
+                }
+            }
+            switch.to_groups += 1;
+            switch.latest = bytes;
+        }
+        Ok(batch.len())
+    }
+
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        let burst = std::mem::take(&mut self.switch.lock().unwrap().queues[self.me as usize]);
+        for (from, bytes) in &burst {
+            sink.take(Arrival::new(address(*from), bytes));
+        }
+        Ok(burst.len())
+    }
+
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        Ok(Vec::new())
+    }
+
+    fn properties(&self) -> LinkProperties<'_> {
+        LinkProperties::within_process(usize::from(DATAGRAM_ETHERNET), 1 << 20)
+    }
+
+    fn join_group(&mut self, group: &Group) -> io::Result<()> {
+        self.leave_group(group.address);
+        self.switch.lock().unwrap().joined.push((group.address, self.me));
+        Ok(())
+    }
+
+    fn leave_group(&mut self, address: SocketAddr) {
+        let me = self.me;
+        self.switch.lock().unwrap().joined.retain(|one| *one != (address, me));
+    }
+
+    fn route_group(&mut self, group: &Group) -> io::Result<SocketAddr> {
+        if self.is_bare { Err(io::ErrorKind::Unsupported.into()) } else { Ok(group.address) }
+    }
+
+    fn statistics(&self) -> LinkStatistics {
+        LinkStatistics::default()
+    }
+}
+
+/// Nodes of a job on one switch.
+struct Cluster {
+    engines: Vec<Option<Engine<Port, PageSet>>>,
+    switch: Arc<Mutex<Switch>>,
+    now: Time,
+    /// Number of messages that each node has received, and their bytes are right.
+    received: Vec<u64>,
+}
+
+/// Options of a cluster.
+struct Options {
+    nodes: u32,
+    seal: SealKind,
+    /// Nodes that do not use multicast.
+    without: Vec<Rank>,
+    is_bare: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { nodes: 4, seal: SealKind::Encrypted, without: Vec::new(), is_bare: false }
+    }
+}
+
+fn body(tag: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at as u64 * 31 + (at as u64 >> 9) + tag * 7) as u8).collect()
+}
+
+impl Cluster {
+    fn new(options: &Options) -> Cluster {
+        let nodes = options.nodes;
+        let queues = (0..nodes).map(|_| VecDeque::new()).collect();
+        let switch = Arc::new(Mutex::new(Switch { queues, ..Switch::default() }));
+        let engine = |me: Rank| {
+            let port = Port { me, switch: Arc::clone(&switch), is_bare: options.is_bare };
+            let setup = Setup {
+                me,
+                nodes,
+                incarnation: 1,
+                addresses: (0..nodes).map(|rank| vec![address(rank)]).collect(),
+                datagram_max: Vec::new(),
+                connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
+                settings: Settings {
+                    datagram_max: DATAGRAM_ETHERNET,
+                    seal: options.seal,
+                    ..Settings::default()
+                },
+                secret: Secret::from_bytes([7; 32]),
+                keys: KeyOptions::default(),
+                local_peers: Vec::new(),
+            };
+            let mut engine =
+                Engine::new(setup, port, PageSet::new(), Arc::default(), Time(0)).unwrap();
+            if !options.without.contains(&me) {
+                engine.use_multicast(GROUP_BODY_MIN);
+            }
+            engine.connect(Time(0));
+            Some(engine)
+        };
+        let engines: Vec<_> = (0..nodes).map(engine).collect();
+        let received = vec![0; nodes as usize];
+        let mut cluster = Cluster { engines, switch, now: Time(0), received };
+        cluster.run("all to meet", |cluster| {
+            let is_met = |engine: &Engine<Port, PageSet>| {
+                (0..nodes).all(|rank| engine.peers().is_connected(rank))
+            };
+            cluster.engines.iter().flatten().all(is_met)
+        });
+        cluster
+    }
+
+    fn at(&mut self, rank: Rank) -> &mut Engine<Port, PageSet> {
+        self.engines[rank as usize].as_mut().unwrap()
+    }
+
+    fn switch(&self) -> std::sync::MutexGuard<'_, Switch> {
+        self.switch.lock().unwrap()
+    }
+
+    /// Runs turns of all nodes for one step of time. Checks what has arrived.
+    fn step(&mut self) {
+        self.now = step(self.now);
+        for (rank, engine) in self.engines.iter_mut().enumerate() {
+            let Some(engine) = engine else { continue };
+            while engine.turn(self.now).more {}
+            assert_eq!(engine.missed_peer(self.now), None, "at node {rank}");
+            while let Some(arrived) = engine.inbox().take_arrived() {
+                let expected = body(arrived.tag, arrived.body.len());
+                assert!(arrived.body[..] == expected[..], "message {} at {rank}", arrived.tag);
+                self.received[rank] += 1;
+            }
+        }
+    }
+
+    fn run(&mut self, what: &str, mut until: impl FnMut(&mut Cluster) -> bool) {
+        for _ in 0..100_000 {
+            if until(self) {
+                return;
+            }
+            self.step();
+        }
+        let counters: Vec<_> = self.engines.iter().flatten().map(Engine::group_counters).collect();
+        let own = self.at(0).groups.own.get_mut(0);
+        let states: Vec<_> = own.map(|own| own.stream.members().collect()).unwrap_or_default();
+        let received = &self.received;
+        panic!("waited in vain for {what}: {states:?}, {received:?}, {counters:?}");
+    }
+
+    /// Posts one message from node 0 to these nodes, as coherence does.
+    fn post(&mut self, to: &[Rank], tag: u64, len: usize) {
+        let body = Body::Inline(body(tag, len)).into_shared();
+        let (mut out, ..) = self.at(0).stages();
+        for rank in to {
+            let message = Rma::user(Class::Ordered, tag, body.clone(), Token::NONE).unwrap();
+            out.post_or_gather(*rank, message);
+        }
+        out.post_alike();
+    }
+
+    /// Waits until each of these nodes has received so many messages.
+    fn wait(&mut self, to: &[Rank], messages: u64) {
+        self.run("messages", |cluster| {
+            to.iter().all(|rank| cluster.received[*rank as usize] >= messages)
+        });
+    }
+
+    /// Posts messages until a stream to these nodes is proven. Returns the number of messages.
+    fn open_stream(&mut self, to: &[Rank]) -> u64 {
+        for tag in 0..2 {
+            self.post(to, tag, GROUP_BODY_MIN as usize);
+        }
+        let members = to.len() as u64;
+        self.run("members", |cluster| cluster.at(0).group_counters().group_members == members);
+        self.wait(to, 2);
+        2
+    }
+
+    fn counters(&mut self, rank: Rank) -> GroupCounters {
+        self.at(rank).group_counters()
+    }
+}
+
+const OTHERS: [Rank; 3] = [1, 2, 3];
+const LONG: usize = 1 << 20;
+
+/// WIND-13.1, SEAL-8.2: bytes for several nodes go once, whatever the seal.
+#[test]
+fn message_to_several_nodes_goes_once() {
+    for seal in [SealKind::Encrypted, SealKind::Authenticated, SealKind::EndToEnd] {
+        let mut cluster = Cluster::new(&Options { seal, ..Options::default() });
+        let before = cluster.open_stream(&OTHERS);
+        let to_groups = cluster.switch().to_groups;
+        let to_nodes = cluster.switch().to_nodes;
+        cluster.post(&OTHERS, 9, LONG);
+        cluster.wait(&OTHERS, before + 1);
+        let groups = cluster.switch().to_groups - to_groups;
+        let nodes = cluster.switch().to_nodes - to_nodes;
+        assert!(groups >= LONG / usize::from(DATAGRAM_ETHERNET), "{groups} datagrams");
+        assert!(nodes < LONG / 4, "{nodes} bytes to single nodes");
+        let counters = cluster.counters(0);
+        assert_eq!((counters.group_streams_opened, counters.group_messages), (1, 1));
+        for rank in OTHERS {
+            let counters = cluster.counters(rank);
+            assert!(counters.group_datagrams_received as usize >= groups, "{counters:?}");
+        }
+        cluster.run("the sender to settle", |cluster| cluster.at(0).is_settled());
+    }
+}
+
+/// WIND-12.3, WIND-12.8: where multicast arrives nowhere, each node gets its messages alone.
+#[test]
+fn network_without_multicast_costs_a_few_probes() {
+    let mut cluster = Cluster::new(&Options::default());
+    cluster.switch().loses_groups = true;
+    for tag in 0..6 {
+        cluster.post(&OTHERS, tag, 100_000);
+        cluster.wait(&OTHERS, tag + 1);
+    }
+    (0..20_000).for_each(|_| cluster.step());
+    cluster.post(&OTHERS, 9, 100_000);
+    cluster.wait(&OTHERS, 7);
+    let probes = cluster.switch().to_groups;
+    assert!((1..40).contains(&probes), "{probes} probes");
+    assert_eq!(cluster.counters(0).group_messages, 0);
+}
+
+/// WIND-12.7: each member repairs what it has lost by its own connection.
+#[test]
+fn members_that_lose_datagrams_get_their_bytes() {
+    for seed in 0..4 {
+        let mut cluster = Cluster::new(&Options::default());
+        let before = cluster.open_stream(&OTHERS);
+        cluster.switch().random = Some(Random::new(seed));
+        cluster.switch().loss = 5;
+        for tag in 0..10 {
+            cluster.post(&OTHERS, tag, 200_000);
+        }
+        cluster.wait(&OTHERS, before + 10);
+        assert!(cluster.counters(0).group_messages > 0);
+        // Later all is lost at once: the stream was open, and nothing arrives.
+        cluster.switch().loss = 100;
+        cluster.post(&OTHERS, 10, LONG);
+        cluster.wait(&OTHERS, before + 11);
+    }
+}
+
+/// SEAL-8.5, WIND-13.5: when a member ends, the stream ends, and another one is opened for the
+/// rest.
+#[test]
+fn stream_ends_with_a_member_and_another_one_follows() {
+    let mut cluster = Cluster::new(&Options::default());
+    let before = cluster.open_stream(&OTHERS);
+    let of_stream = |datagram: &[u8]| u64::from_le_bytes(*datagram.first_chunk().unwrap());
+    let first = of_stream(&cluster.switch().latest);
+    assert_eq!(cluster.switch().joined.len(), 3);
+    cluster.post(&OTHERS, 5, LONG);
+    let mut gone = cluster.engines[3].take().unwrap();
+    let (mut out, ..) = gone.stages();
+    out.close();
+    while gone.turn(cluster.now).more {}
+    drop(gone);
+    let rest = [1, 2];
+    cluster.wait(&rest, before + 1);
+    cluster.run("the end of the member", |cluster| cluster.at(0).inbox().take_death().is_some());
+    assert_eq!(cluster.counters(0).group_members, 0, "the stream is closed");
+    for tag in 6..8 {
+        cluster.post(&rest, tag, LONG);
+        cluster.wait(&rest, before + tag - 4);
+    }
+    cluster.run("a new stream", |cluster| cluster.counters(0).group_members == 2);
+    cluster.post(&rest, 8, LONG);
+    cluster.wait(&rest, before + 4);
+    assert_eq!(cluster.counters(0).group_messages, 2);
+    assert_ne!(of_stream(&cluster.switch().latest), first);
+    // The members have left the old stream: its datagrams are unknown.
+    assert!(cluster.at(1).groups.subscriptions.get_mut(first).is_none());
+}
+
+/// WIND-13.3: a node without multicast refuses, and gets what is for it alone.
+#[test]
+fn node_without_multicast_gets_its_messages_alone() {
+    let mut cluster = Cluster::new(&Options { without: vec![2], ..Options::default() });
+    for tag in 0..2 {
+        cluster.post(&OTHERS, tag, LONG);
+    }
+    cluster.run("members", |cluster| cluster.counters(0).group_members == 2);
+    cluster.post(&OTHERS, 2, LONG);
+    cluster.wait(&OTHERS, 3);
+    assert_eq!(cluster.counters(0).group_messages, 1);
+    assert_eq!(cluster.counters(2), GroupCounters::default());
+    let own = cluster.at(0).groups.own.get_mut(0).unwrap();
+    let states: Vec<_> = own.stream.members().collect();
+    assert_eq!(states[1], (2, MemberState::Refused));
+}
+
+/// WIND-13.2: a link without groups opens no streams.
+#[test]
+fn link_without_groups_sends_to_each_node() {
+    let mut cluster = Cluster::new(&Options { is_bare: true, ..Options::default() });
+    for tag in 0..5 {
+        cluster.post(&OTHERS, tag, LONG);
+    }
+    cluster.wait(&OTHERS, 5);
+    assert_eq!(cluster.counters(0), GroupCounters::default());
+    assert_eq!(cluster.switch().to_groups, 0);
+}
+
+/// WIND-10.1, WIND-12.2, WIND-13.4: what is forged or of no stream is counted and dropped.
+#[test]
+fn strange_group_datagrams_change_nothing() {
+    for seal in [SealKind::Encrypted, SealKind::EndToEnd] {
+        let mut cluster = Cluster::new(&Options { seal, ..Options::default() });
+        let before = cluster.open_stream(&OTHERS);
+        cluster.post(&OTHERS, 3, LONG);
+        cluster.wait(&OTHERS, before + 1);
+        let latest = cluster.switch().latest.clone();
+        let give = |cluster: &mut Cluster, from: Rank, bytes: Vec<u8>| {
+            let (groups, engine) = (cluster.counters(1), cluster.at(1).counters());
+            cluster.switch().queues[1].push_back((from, bytes));
+            cluster.step();
+            let (after, engine_after) = (cluster.counters(1), cluster.at(1).counters());
+            assert_eq!(after.group_datagrams_received, groups.group_datagrams_received);
+            (
+                after.group_datagrams_unknown - groups.group_datagrams_unknown,
+                engine_after.bad_seal - engine.bad_seal,
+                engine_after.unknown_connection - engine.unknown_connection,
+            )
+        };
+        assert_eq!(give(&mut cluster, 0, latest.clone()), (0, 0, 0), "a duplicate");
+        let mut changed = latest.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        assert_eq!(give(&mut cluster, 0, changed), (0, 1, 0), "a wrong seal");
+        // From the address of another node, which is a member.
+        let (unknown, seal_errors, connection) = give(&mut cluster, 2, latest.clone());
+        assert_eq!((unknown + connection, seal_errors), (1, 0));
+        let mut other = latest.clone();
+        other[0] ^= 1;
+        let (unknown, seal_errors, connection) = give(&mut cluster, 0, other);
+        assert_eq!((unknown + connection, seal_errors), (1, 0));
+        cluster.post(&OTHERS, 4, DATAGRAM_MIN * 40);
+        cluster.wait(&OTHERS, before + 2);
+    }
+}
