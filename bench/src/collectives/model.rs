@@ -49,7 +49,8 @@ pub fn time(case: Case, size: usize, nodes: u32) -> Result<f64, Error> {
     let all = if case == Case::AllGather { nodes as usize } else { 1 };
     let bytes = size.saturating_mul(all);
     let ranks = nodes as usize;
-    let facts = Facts { kind, bytes, ranks, commutes: true, several_machines: false };
+    let facts =
+        Facts { kind, bytes, ranks, commutes: true, several_machines: false, has_group: false };
     time_by(kind, choose(&facts), size, nodes)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::client::posted::PostedMemory;
 use crate::client::shm_channel::ShmChannels;
+use crate::client::shown_groups::ShownGroups;
 use crate::client::submission::Submission;
 use crate::control;
 use crate::counters::Counters;
@@ -58,6 +59,8 @@ pub struct Engine<L, P> {
     pub(crate) seals: Seals,
     pub(crate) groups: Groups,
     pub(crate) submissions: Arc<SegQueue<Submission>>,
+    /// Groups that threads outside of the engine see.
+    pub(crate) shown_groups: Arc<ShownGroups>,
     pub(crate) counters: Counters,
     /// Time at which the latest turn began.
     pub(crate) now: Time,
@@ -161,6 +164,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             groups: Groups::new(&secret, me, incarnation),
             seals: Seals { handshake: HandshakeSeal::new(&secret), data, key_log: keys.log },
             submissions,
+            shown_groups: Arc::default(),
             counters: Counters::default(),
             now,
             pending: Pending::Nothing,
@@ -188,6 +192,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.groups.counters()
     }
 
+    /// Returns the groups of this node, as other threads see them.
+    #[must_use]
+    pub fn shown_groups(&self) -> Arc<ShownGroups> {
+        Arc::clone(&self.shown_groups)
+    }
+
     /// Begins to connect to every peer.
     pub fn connect(&mut self, now: Time) {
         self.peers.touch_all().for_each(|(_, peer)| peer.connection.connect(now));
@@ -201,6 +211,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (mut out, egress, inbox) = self.stages();
         if perform(submission, &mut out, egress, inbox) {
             self.ingress.note_operation();
+        }
+    }
+
+    /// Submits requests one after the other, with no other in between. Messages among them may be
+    /// alike.
+    pub fn submit_together(&mut self, submissions: Vec<Submission>, now: Time) {
+        for submission in submissions {
+            self.submit(submission, now);
         }
     }
 

@@ -47,6 +47,7 @@ pub use client::fence_watch::Fences;
 pub use client::label::{ANY_PEER, OperationKind, OperationLabel};
 pub use client::posted::{MessagePlacement, PostedMemory};
 pub use client::shm_channel::{ShmChannel, ShmChannels};
+pub use client::shown_groups::{GroupState, ShownGroups};
 pub use client::submission::{Request, Submission, Swap, tracked, tracked_by};
 pub use client::untaken::UnreportedFailures;
 pub use counters::Counters;

@@ -7,5 +7,6 @@ pub(crate) mod fence_watch;
 pub(crate) mod label;
 pub(crate) mod posted;
 pub(crate) mod shm_channel;
+pub(crate) mod shown_groups;
 pub(crate) mod submission;
 pub(crate) mod untaken;

@@ -316,6 +316,9 @@ pub enum Request {
         /// Is `true` if the process ended with status 0.
         success: bool,
     },
+    /// Reports that one message after the other goes to all of these nodes, which are sorted. The
+    /// engine may open a multicast group for them ([`ShownGroups`](crate::ShownGroups)).
+    WantGroup(Vec<Rank>),
     /// Closes the connections to all peers.
     Close,
 }
@@ -419,6 +422,7 @@ impl Request {
             | Request::Collect
             | Request::Consumed { .. }
             | Request::PeerEnded { .. }
+            | Request::WantGroup(_)
             | Request::Close => RequestScope::ThisNode,
         }
     }

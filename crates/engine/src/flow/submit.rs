@@ -266,6 +266,7 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         | Request::Collect
         | Request::Consumed { .. }
         | Request::PeerEnded { .. }
+        | Request::WantGroup(_)
         | Request::Close => return,
     };
     match message {

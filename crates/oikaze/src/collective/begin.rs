@@ -109,6 +109,7 @@ impl<'t> Start<'t> {
             rank: core.me(),
             root,
             machines: Arc::clone(machines),
+            nodes: Arc::clone(core.ranks()),
             several_machines: *several_machines,
             pool: Arc::clone(pool),
             uneven: None,

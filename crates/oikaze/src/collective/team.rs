@@ -5,9 +5,10 @@ use crate::collective::pending::Pending;
 use crate::collective::run::core::TeamCore;
 use crate::collective::run::long::RegionPool;
 use crate::collective::run::slot::Slot;
+use crate::collective::run::stage::group_of_root;
 use crate::collective::run::work::UntypedResult;
 use crate::error::{Error, Result};
-use oikaze_engine::{Failure, Request, Value};
+use oikaze_engine::{Failure, GroupState, Request, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::collective::{CollectiveCall, CollectiveKind, Facts, choose};
@@ -108,7 +109,7 @@ impl Team {
     }
 
     /// Returns the name of the algorithm that a collective uses for this many bytes: of one rank's
-    /// vector, or of one block of an exchange.
+    /// vector, or of one block of an exchange. For a broadcast, this rank is the root.
     ///
     /// ```
     /// use oikaze::prelude::*;
@@ -126,7 +127,11 @@ impl Team {
         let all = if kind == CollectiveKind::AllGather { ranks } else { 1 };
         let several_machines = self.several_machines;
         let bytes = bytes.saturating_mul(all);
-        choose(&Facts { kind, bytes, ranks, commutes: true, several_machines }).name()
+        let group = group_of_root(self.ranks(), &self.machines, self.rank(), bytes);
+        let group = group.filter(|_| kind == CollectiveKind::Broadcast);
+        let has_group =
+            group.is_some_and(|group| self.node.group_state(&group) == GroupState::Open);
+        choose(&Facts { kind, bytes, ranks, commutes: true, several_machines, has_group }).name()
     }
 
     /// Splits the team (COLL-5.1): ranks of the same color form a new team, in the order of their

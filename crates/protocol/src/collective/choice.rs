@@ -1,6 +1,7 @@
 //! Choice of the algorithm, by the size of the data and the number of ranks: one table.
 
 use crate::collective::call::CollectiveKind;
+use crate::limits::GROUP_BODY_MIN;
 use CollectiveAlgorithm as By;
 use CollectiveKind as On;
 
@@ -25,11 +26,13 @@ pub enum CollectiveAlgorithm {
     ReduceThenScatter,
     /// The ranks of a machine combine at a leader, and the leaders among themselves.
     Hierarchical,
+    /// The root sends the whole data to a multicast group of all other ranks: one round.
+    Multicast,
 }
 
 impl CollectiveAlgorithm {
     /// All algorithms there are.
-    pub const ALL: [CollectiveAlgorithm; 9] = [
+    pub const ALL: [CollectiveAlgorithm; 10] = [
         CollectiveAlgorithm::Binomial,
         CollectiveAlgorithm::ScatterAllGather,
         CollectiveAlgorithm::RecursiveDoubling,
@@ -39,6 +42,7 @@ impl CollectiveAlgorithm {
         CollectiveAlgorithm::Rabenseifner,
         CollectiveAlgorithm::ReduceThenScatter,
         CollectiveAlgorithm::Hierarchical,
+        CollectiveAlgorithm::Multicast,
     ];
 
     /// Returns the name, for tables.
@@ -54,6 +58,7 @@ impl CollectiveAlgorithm {
             CollectiveAlgorithm::Rabenseifner => "Rabenseifner",
             CollectiveAlgorithm::ReduceThenScatter => "reduce and scatter",
             CollectiveAlgorithm::Hierarchical => "hierarchical",
+            CollectiveAlgorithm::Multicast => "multicast",
         }
     }
 }
@@ -71,6 +76,8 @@ pub struct Facts {
     pub commutes: bool,
     /// There are several machines, and some machine has several ranks.
     pub several_machines: bool,
+    /// All other ranks hear what this rank sends to a multicast group. This rank alone knows it.
+    pub has_group: bool,
 }
 
 /// Condition of a row beyond size and number.
@@ -80,6 +87,7 @@ enum Needs {
     Commuting,
     PowerOfTwo,
     Machines,
+    Group,
 }
 
 /// One row: from this many bytes and ranks on, this algorithm.
@@ -99,6 +107,8 @@ const TABLE: &[Row] = &[
     Row(On::Broadcast, 0, 33, Needs::Nothing, By::Binomial),
     Row(On::Broadcast, 1024 * KIB, 33, Needs::Nothing, By::ScatterAllGather),
     Row(On::Broadcast, 0, 3, Needs::Machines, By::Hierarchical),
+    // The root alone chooses this row. The other ranks take what it sends in place of their plans.
+    Row(On::Broadcast, GROUP_BODY_MIN as usize, 3, Needs::Group, By::Multicast),
     Row(On::Gather, 0, 1, Needs::Nothing, By::Binomial),
     Row(On::Scatter, 0, 1, Needs::Nothing, By::Binomial),
     Row(On::Reduce, 0, 1, Needs::Nothing, By::Binomial),
@@ -145,6 +155,7 @@ const TABLE: &[Row] = &[
 ///     ranks: 12,
 ///     commutes: true,
 ///     several_machines: false,
+///     has_group: false,
 /// };
 /// assert_eq!(choose(&small), CollectiveAlgorithm::RecursiveDoubling);
 /// assert_eq!(choose(&Facts { bytes: 1 << 20, ..small }), CollectiveAlgorithm::Ring);
@@ -158,6 +169,7 @@ pub fn choose(facts: &Facts) -> CollectiveAlgorithm {
             Needs::Commuting => facts.commutes,
             Needs::PowerOfTwo => facts.ranks.is_power_of_two(),
             Needs::Machines => facts.several_machines,
+            Needs::Group => facts.has_group,
         };
         kind == facts.kind && facts.bytes >= bytes && facts.ranks >= ranks && meets
     };

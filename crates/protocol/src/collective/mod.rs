@@ -7,7 +7,7 @@
 //!
 //! | operation | algorithms |
 //! |---|---|
-//! | broadcast | binomial tree; scatter and ring all-gather |
+//! | broadcast | binomial tree; scatter and ring all-gather; multicast |
 //! | gather, scatter | binomial tree |
 //! | reduce | binomial tree; Rabenseifner |
 //! | all_reduce | recursive doubling; ring; Rabenseifner |
@@ -43,7 +43,7 @@ pub use call::{
 };
 pub use choice::{CollectiveAlgorithm, Facts, choose};
 pub use memory::{CombineSteps, MemoryFacts, MemoryPlan, PIECES_MAX, PieceRoom, ReadOperand};
-pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber};
-pub use request::{Lengths, PlanError, PlanRequest, plan};
+pub use plan::{Arrival, Order, Part, Plan, PlanStep, RoundNumber, WHOLE};
+pub use request::{Lengths, PlanError, PlanRequest, may_send_whole, plan};
 pub use sequence::{CallCounts, DataCallPosition, OrderMistake, OrderPart};
 pub use shrink::{Agreed, Agreement, GoneView};

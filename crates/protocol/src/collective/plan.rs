@@ -7,6 +7,10 @@ use core::ops::Range;
 /// Number of a round. A parcel that is sent in a round is received in the round of the same number.
 pub type RoundNumber = u32;
 
+/// Round in which the root of a broadcast sends the whole vector to every other rank (COLL-2.7). It
+/// is greater than any round of another plan.
+pub const WHOLE: RoundNumber = (1 << 24) - 1;
+
 /// Contiguous elements of the work buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
@@ -123,9 +127,29 @@ pub struct Plan {
     pub input: Part,
     /// Elements that hold the result at the end.
     pub output: Part,
+    /// Rank that may send the whole output in round [`WHOLE`], in place of all that this rank
+    /// receives. This rank then takes no step (COLL-2.7).
+    pub whole_from: Option<Rank>,
 }
 
 impl Plan {
+    /// Returns `true` if the plan sends the whole vector to every other rank (COLL-2.7).
+    #[must_use]
+    pub fn sends_whole(&self) -> bool {
+        matches!(self.steps.first(), Some((WHOLE, PlanStep::Send { .. })))
+    }
+
+    /// Returns the receivers of the sends from step `first` on.
+    #[must_use]
+    pub fn receivers_from(&self, first: usize) -> Vec<Rank> {
+        let steps = self.steps.get(first..).unwrap_or_default();
+        let receiver = |(_, step): &(RoundNumber, PlanStep)| match step {
+            PlanStep::Send { to, .. } => Some(*to),
+            _ => None,
+        };
+        steps.iter().filter_map(receiver).collect()
+    }
+
     /// Returns the number of different rounds in which this rank sends or receives.
     #[must_use]
     pub fn rounds(&self) -> usize {
@@ -238,6 +262,11 @@ impl PlanBuilder {
     fn step(&mut self, round: usize, step: PlanStep) {
         let round = RoundNumber::try_from(round).unwrap_or(ROUNDS_A_PHASE - 1);
         self.plan.steps.push((self.phase + round, step));
+    }
+
+    /// Lets a rank send the whole output in place of all that this rank receives.
+    pub fn accept_whole(&mut self, from: Rank) {
+        self.plan.whole_from = Some(from);
     }
 
     /// Returns the plan.

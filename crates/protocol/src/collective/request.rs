@@ -2,11 +2,12 @@
 
 use super::choice::{Facts, choose};
 use super::hierarchy::{self, Machines};
-use super::plan::{Group, Part, Plan, PlanBuilder};
+use super::plan::{Arrival, Group, Part, Plan, PlanBuilder, WHOLE};
 use super::{bruck, doubling, pairwise, rabenseifner, ring, tree};
 use crate::Rank;
 use crate::collective::call::CollectiveKind;
 use crate::collective::choice::CollectiveAlgorithm;
+use crate::limits::{GROUP_BODY_MIN, GROUP_RECEIVERS_MIN, MESSAGE_MAX};
 use alloc::vec::Vec;
 
 /// Lengths of the blocks, in elements.
@@ -122,7 +123,48 @@ impl PlanRequest<'_> {
             ranks,
             commutes: self.commutes,
             several_machines: false,
+            has_group: false,
         })
+    }
+
+    /// Returns `true` if the root of a broadcast of `len` elements may send all of them to every
+    /// other rank at once (COLL-2.7).
+    fn may_send_whole(&self, len: usize) -> bool {
+        may_send_whole(
+            self.machines,
+            self.ranks as usize,
+            self.root,
+            len.saturating_mul(self.element),
+        )
+    }
+}
+
+/// Returns `true` if the root of a broadcast may send the whole vector to every other rank at once
+/// (COLL-2.7): the vector has this many bytes, and no other rank is on the root's machine.
+///
+/// ```
+/// use oikaze_protocol::collective::may_send_whole;
+/// assert!(may_send_whole(&[0, 1, 2], 3, 0, 4096));
+/// assert!(!may_send_whole(&[0, 1, 2], 3, 0, 4095));
+/// assert!(!may_send_whole(&[0, 1, 0], 3, 0, 4096), "rank 2 is on the machine of the root");
+/// assert!(may_send_whole(&[0, 1, 0], 3, 1, 4096));
+/// ```
+#[must_use]
+pub fn may_send_whole(machines: &[u32], ranks: usize, root: Rank, bytes: usize) -> bool {
+    let of_root = machines.get(root as usize);
+    ranks > GROUP_RECEIVERS_MIN
+        && (GROUP_BODY_MIN..=MESSAGE_MAX).contains(&(bytes as u64))
+        && machines.iter().filter(|machine| Some(*machine) == of_root).count() <= 1
+}
+
+/// Sends the whole of the root's part to every other rank.
+fn send_whole(out: &mut PlanBuilder, group: &Group<'_>, root: usize, part: Part) {
+    let round = WHOLE as usize;
+    if group.me == root {
+        let others = (0..group.size).filter(|place| *place != root);
+        others.for_each(|place| out.send(group, round, place, part));
+    } else {
+        out.receive(group, round, root, part, Arrival::Replace);
     }
 }
 
@@ -192,7 +234,12 @@ pub fn plan(request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
                     let machines = Machines::new(machines, rank, Some(root));
                     hierarchy::broadcast(out, &machines, root, part);
                 }
+                CollectiveAlgorithm::Multicast => send_whole(out, &group, place, part),
                 _ => return unfit,
+            }
+            let is_other = algorithm != CollectiveAlgorithm::Multicast && rank != root;
+            if is_other && request.may_send_whole(len) {
+                out.accept_whole(root);
             }
             (if rank == root { part } else { nothing }, part)
         }

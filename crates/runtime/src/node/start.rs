@@ -49,7 +49,11 @@ impl Node {
         let node = Arc::new(Self {
             origin: Origin::here(),
             clock: NodeClock { start: Instant::now() },
-            requests: Requests::new(submissions, Arc::clone(engine.ops().untaken())),
+            requests: Requests::new(
+                submissions,
+                Arc::clone(engine.ops().untaken()),
+                engine.shown_groups(),
+            ),
             threads: Threads::new(wait_policy, descriptors)?,
             tasks: Tasks::new()?,
             fast: FastPath::new(engine.channels(), Arc::clone(engine.ops().fences())),

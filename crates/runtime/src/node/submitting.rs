@@ -7,9 +7,10 @@ use super::parts::engine::RealEngine;
 use super::parts::engine_thread::YIELD_SLEEP;
 use super::parts::requests::Requests;
 use oikaze_engine::{
-    Completion, Keep, OperationLabel, Request, Submission, Work, tracked, tracked_by,
+    Completion, GroupState, Keep, OperationLabel, Request, Submission, Work, tracked, tracked_by,
 };
 use oikaze_os::cpu::yield_core;
+use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -80,11 +81,6 @@ impl Node {
         completion
     }
 
-    /// Submits a request with the completion that it settles.
-    pub fn submit_with(&self, completion: &Arc<Completion>, request: Request, keep: Keep) {
-        self.push(tracked_by(Arc::clone(completion), request, keep));
-    }
-
     /// Submits a request that no caller waits for.
     #[inline]
     pub fn tell(&self, request: Request) {
@@ -129,6 +125,22 @@ impl Node {
         if !self.push_at_once(submission) && self.requests.submissions.len() > LEFT_MAX {
             self.begin_what_was_left(|_| ());
         }
+    }
+
+    /// Submits requests that the engine begins one after the other, with no other in between. So it
+    /// finds messages that are alike, and sends them by multicast.
+    pub fn push_together(&self, submissions: Vec<Submission>) {
+        if self.access() == Access::Refused {
+            return submissions.iter().for_each(|submission| self.refuse(submission));
+        }
+        self.begin_what_was_left(|engine| engine.submit_together(submissions, self.now()));
+        self.take_turn();
+    }
+
+    /// Returns the state of the multicast group of these nodes, which are sorted.
+    #[must_use]
+    pub fn group_state(&self, receivers: &[Rank]) -> GroupState {
+        self.requests.groups.state(receivers)
     }
 
     /// Fails a submission at once in a child of fork.

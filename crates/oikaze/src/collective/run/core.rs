@@ -11,7 +11,9 @@ use super::task::{CollectiveRun, Progress};
 use crate::collective::run::work::PartBytes;
 use crate::tables::element_kind::named;
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Completion, Outcome, Parcel, ParcelBody, Request, Sink};
+use oikaze_engine::{
+    Completion, Outcome, Parcel, ParcelBody, Request, Sink, Submission, tracked_by,
+};
 use oikaze_os::shm::Arena;
 use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
@@ -665,6 +667,35 @@ impl TeamCore {
         None
     }
 
+    /// Sends one part to several ranks of the team, by multicast if they have a group. Returns the
+    /// sends that read the part until they have ended.
+    pub(super) fn send_whole(
+        &self,
+        node: &Node,
+        to: &[Rank],
+        head: ParcelHead,
+        body: PartBytes<'_>,
+    ) -> Vec<PartSend> {
+        let bytes = match body {
+            PartBytes::Long(part) => {
+                let send = |to: &Rank| self.long_send(node, *to, head, part.clone());
+                let (sends, submissions) = to.iter().filter_map(send).unzip();
+                node.push_together(submissions);
+                return sends;
+            }
+            PartBytes::Dense(bytes) => bytes.to_vec(),
+            PartBytes::Copied(bytes) => bytes,
+        };
+        let body = Body::Inline(bytes).into_shared();
+        let submission = |to: &Rank| {
+            let to = *self.ranks.get(*to as usize)?;
+            let request = Request::Parcel { to, head, body: body.clone() };
+            Some(Submission { request, completion: None, keep: None })
+        };
+        node.push_together(to.iter().filter_map(submission).collect());
+        Vec::new()
+    }
+
     /// Sends a parcel from memory of a work buffer.
     pub(super) fn send_long(
         &self,
@@ -673,14 +704,27 @@ impl TeamCore {
         head: ParcelHead,
         part: LongPart,
     ) -> Option<PartSend> {
+        let (send, submission) = self.long_send(node, to, head, part)?;
+        node.push(submission);
+        Some(send)
+    }
+
+    /// Makes the submission of a parcel from memory of a work buffer.
+    fn long_send(
+        &self,
+        node: &Node,
+        to: Rank,
+        head: ParcelHead,
+        part: LongPart,
+    ) -> Option<(PartSend, Submission)> {
         let &rank = self.ranks.get(to as usize)?;
-        let end =
-            SendEnd { team: Weak::clone(&self.this), teams: Arc::downgrade(&node.collectives) };
+        let teams = Arc::downgrade(&node.collectives);
+        let end = SendEnd { team: Weak::clone(&self.this), teams };
         let completion = Completion::telling(Box::new(end));
         let body = Body::Segment(part.memory.segment(Rights::READ));
         let request = Request::Parcel { to: rank, head, body };
-        node.submit_with(&completion, request, Some(part.keep));
-        Some(PartSend { to, head, completion })
+        let submission = tracked_by(Arc::clone(&completion), request, Some(part.keep));
+        Some((PartSend { to, head, completion }, submission))
     }
 
     /// Returns the memory of a caller that does not wait any more.
@@ -898,6 +942,7 @@ mod tests {
     use crate::collective::operator::Sum;
     use crate::collective::run::long::LONG_MIN;
     use crate::tests::node::node_and_local_peer;
+    use oikaze_protocol::collective::WHOLE;
 
     /// COLL-1.5: a parcel that comes again, because its sender has withdrawn it too late, takes no
     /// credit.
@@ -937,5 +982,82 @@ mod tests {
         assert_eq!(unreported(3, 1), 7 * cost);
         assert_eq!(came(3, 1, ParcelBody::Refused(LONG_MIN as u64)), 7 * cost);
         assert!(unreported(3, 2) == 0 && fourth.wait().is_ok(), "the refused one was not needed");
+    }
+
+    const ROOT: Rank = 1;
+
+    /// Deposits a parcel of the root, and runs what it lets go on.
+    fn deposit(team: &Team, node: &Node, of: (u64, RoundNumber, CollectiveCall), bytes: Vec<u8>) {
+        let (number, round, call) = of;
+        let head = team.core.head(ParcelPurpose::Data, number, round, call);
+        team.core.deposit(Parcel { from: ROOT, head, body: ParcelBody::Bytes(bytes.into()) });
+        team.core.run_all(node, None);
+    }
+
+    /// COLL-2.7: a rank takes all values from the root at once, before its call or after it.
+    #[test]
+    fn values_that_the_root_sends_at_once_end_a_broadcast() {
+        let (node, _local_peer) = node_and_local_peer();
+        let team = Team::world(&node, 0, vec![0, 1, 2, 3], None);
+        let begin = || team.start().broadcast::<u64>(ROOT, &[]);
+        let call_of = |number| lock(&team.core.state).task(number).unwrap().call;
+        for (number, len) in [(0, 512), (2, LONG_MIN), (4, 4 * LONG_MIN)] {
+            let values: Vec<u64> = (0..len as u64).collect();
+            let bytes = bytemuck::cast_slice(&values).to_vec();
+            let late = begin();
+            let call = CollectiveCall { count: Some(len as u64), ..call_of(number) };
+            assert!(!late.is_done());
+            deposit(&team, &node, (number, WHOLE, call), bytes.clone());
+            assert!(late.is_done(), "{len} elements");
+            assert!(late.wait().unwrap() == values);
+            deposit(&team, &node, (number + 1, WHOLE, call), bytes);
+            assert!(begin().wait().unwrap() == values, "it came before the call");
+        }
+    }
+
+    /// COLL-2.7: the root is wrong to send all values after a part of them, or too few.
+    #[test]
+    fn values_after_a_part_of_them_fail_the_broadcast() {
+        let (node, _local_peer) = node_and_local_peer();
+        let team = Team::world(&node, 0, vec![0, 1, 2], None);
+        let begin = || team.start().broadcast::<u64>(ROOT, &[]);
+        let call_of = |number| lock(&team.core.state).task(number).unwrap().call;
+        let len = 8 * LONG_MIN;
+        let with_count = |call| CollectiveCall { count: Some(len as u64), ..call };
+        let broadcast = begin();
+        let call = with_count(call_of(0));
+        // This rank has no elements in the first piece of the scatter.
+        deposit(&team, &node, (0, 0, call), Vec::new());
+        assert!(!broadcast.is_done());
+        deposit(&team, &node, (0, WHOLE, call), vec![0; 8 * len]);
+        let said = broadcast.wait().unwrap_err().to_string();
+        assert!(said.contains("rank 1 sent all values after a part of them"), "{said}");
+        let broadcast = begin();
+        deposit(&team, &node, (1, WHOLE, with_count(call_of(1))), vec![0; 8 * len - 8]);
+        let said = broadcast.wait().unwrap_err().to_string();
+        assert!(said.contains("elements of 8 bytes belong"), "{said}");
+    }
+
+    /// COLL-2.7, COLL-1.5: the memory of the caller takes all values as they come.
+    #[test]
+    fn values_that_come_at_once_are_placed_as_they_come() {
+        let (node, _local_peer) = node_and_local_peer();
+        let team = Team::world(&node, 0, vec![0, 1, 2], None);
+        let broadcast = team.start().broadcast::<u64>(ROOT, &[]);
+        let call = lock(&team.core.state).task(0).unwrap().call;
+        let call = CollectiveCall { count: Some(LONG_MIN as u64), ..call };
+        // A notice tells the number of elements.
+        let notice = team.core.head(ParcelPurpose::Notice, 0, 0, call);
+        let body = ParcelBody::Bytes(vec![0; 8].into());
+        team.core.deposit(Parcel { from: ROOT, head: notice, body });
+        team.core.run_all(&node, None);
+        let head = team.core.head(ParcelPurpose::Data, 0, WHOLE, call);
+        let len = 8 * LONG_MIN as u64;
+        let mut placement = node.mail.parcels.begin(ROOT, &head, len).expect("it is awaited");
+        placement.write(0, &vec![7; len as usize]);
+        assert!(placement.finish());
+        team.core.deposit(Parcel { from: ROOT, head, body: ParcelBody::Placed(len) });
+        team.core.run_all(&node, None);
+        assert_eq!(broadcast.wait().unwrap(), vec![0x0707_0707_0707_0707; LONG_MIN]);
     }
 }

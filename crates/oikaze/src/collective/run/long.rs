@@ -46,6 +46,11 @@ impl RegionPool {
         Arc::new(RegionPool { node: Arc::clone(node), idle: Mutex::default() })
     }
 
+    /// Returns the node whose memory it is.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// Returns at least `len` bytes, which are those of an earlier use, or `None` without memory.
     fn take(self: &Arc<Self>, len: usize) -> Option<Arc<PooledRegion>> {
         let fits = |region: &LocalRegion| (len..=len.saturating_mul(2)).contains(&region.len());
@@ -147,6 +152,7 @@ impl Area {
 }
 
 /// Bytes of a part that are sent from where they are.
+#[derive(Clone)]
 pub(in crate::collective) struct LongPart {
     pub memory: RegionSlice,
     /// Keeps the memory until the send has ended.
@@ -174,9 +180,16 @@ pub(super) struct LongWork {
     is_lent: bool,
     pool: Arc<RegionPool>,
     sends: Vec<SendUnderWay>,
-    /// Memory for parcels that are awaited, and the part of each. No part is empty, and no two
-    /// overlap.
-    awaited: Vec<(Range<usize>, Arc<ParcelMemory>)>,
+    /// Parcels that are awaited. No part is empty. Two parts overlap only if one parcel alone comes
+    /// of them (COLL-2.7).
+    awaited: Vec<AwaitedPart>,
+}
+
+/// Parcel that is awaited in a work buffer.
+struct AwaitedPart {
+    round: RoundNumber,
+    range: Range<usize>,
+    memory: Arc<ParcelMemory>,
 }
 
 impl LongWork {
@@ -322,19 +335,33 @@ impl LongWork {
             area.place(range, self.is_lent, |place, len| {
                 let memory = ParcelMemory::new(place);
                 node.mail.parcels.add(from, head, len, Arc::clone(&memory));
-                self.awaited.push((range.clone(), memory));
+                let range = range.clone();
+                self.awaited.push(AwaitedPart { round: head.round, range, memory });
             });
         }
     }
 
-    /// Called when the parcel for a range has come, in place or otherwise.
-    pub fn came(&mut self, range: &Range<usize>, in_place: bool) {
-        let Some(at) = self.awaited.iter().position(|(part, _)| part == range) else { return };
-        let (_, memory) = self.awaited.swap_remove(at);
+    /// Called when the parcel of a round for a range has come, in place or otherwise.
+    pub fn came(&mut self, range: &Range<usize>, round: RoundNumber, in_place: bool) {
+        let is_it = |part: &AwaitedPart| part.round == round && part.range == *range;
+        let Some(at) = self.awaited.iter().position(is_it) else { return };
+        let came = self.awaited.swap_remove(at);
+        self.withdraw(&came, in_place);
+    }
+
+    /// Awaits no parcels any more but those of the rounds that `is_left` selects.
+    pub fn await_only(&mut self, is_left: impl Fn(RoundNumber) -> bool) {
+        let others: Vec<AwaitedPart> =
+            self.awaited.extract_if(.., |part| !is_left(part.round)).collect();
+        others.iter().for_each(|part| self.withdraw(part, false));
+    }
+
+    /// Takes the memory of a parcel back, unless all of the parcel has come there.
+    fn withdraw(&self, part: &AwaitedPart, has_come: bool) {
         let node = &self.pool.node;
         // The parcel may have been sent anew while it arrived in place.
-        if !node.mail.parcels.remove(&memory) && !in_place {
-            node.with_engine(|_| memory.close());
+        if !node.mail.parcels.remove(&part.memory) && !has_come {
+            node.with_engine(|_| part.memory.close());
         }
     }
 
@@ -389,10 +416,10 @@ impl LongWork {
         let mut chunk = vec![0; range.len()];
         self.read(range.start, &mut chunk);
         copy.write(range.start, &chunk);
-        for (part, memory) in self.awaited.iter().filter(|(part, _)| part.start < range.end) {
-            let moved = (range.end.min(part.end) - part.start) as u64;
+        for part in self.awaited.iter().filter(|part| part.range.start < range.end) {
+            let moved = (range.end.min(part.range.end) - part.range.start) as u64;
             for area in &copy.areas {
-                area.place(part, false, |place, _| memory.exchange(moved, place));
+                area.place(&part.range, false, |place, _| part.memory.exchange(moved, place));
             }
         }
     }
@@ -405,8 +432,8 @@ impl Drop for LongWork {
         if node.enter().is_none() {
             return;
         }
-        for (_, memory) in &self.awaited {
-            node.mail.parcels.remove(memory);
+        for part in &self.awaited {
+            node.mail.parcels.remove(&part.memory);
         }
     }
 }
@@ -418,7 +445,7 @@ mod tests {
     use crate::collective::{Collectives, Team};
     use crate::tests::node::{node_and_local_peer, put_message};
     use oikaze_engine::Value;
-    use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose};
+    use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose, WHOLE};
     use oikaze_protocol::rma::RmaError;
     use oikaze_protocol::wind::Refusal;
 
@@ -477,15 +504,43 @@ mod tests {
         let (PartSend { head, .. }, _) = send(1, 0);
         let (part, len) = (0..LONG_MIN, LONG_MIN as u64);
         work.expect(&node, 1, head, &part);
-        work.came(&(0..0), false);
+        work.came(&(0..0), 0, false);
         let mut placement = node.mail.parcels.begin(1, &head, len).expect("it is awaited");
-        work.came(&(0..0), false);
+        work.came(&(0..0), 0, false);
         placement.write(0, &[7; 3]);
         assert!(placement.finish(), "the memory is its own");
-        work.came(&part, true);
+        work.came(&part, 0, true);
         let mut bytes = [0; 4];
         work.read(0, &mut bytes);
         assert_eq!((bytes, work.awaited.len()), ([7, 7, 7, 0], 0));
+    }
+
+    /// COLL-2.7: all values may come at once, or the part of the plan, which has the same place.
+    #[test]
+    fn memory_takes_one_of_two_parcels_and_is_closed_to_the_other() {
+        let (node, _local_peer) = node_and_local_peer();
+        let part = 0..LONG_MIN;
+        for whole_comes in [true, false] {
+            let mut work = LongWork::new(&RegionPool::new(&node), LONG_MIN).unwrap();
+            work.write(0, &[1; 8]);
+            let heads = [7, WHOLE].map(|round| send(1, round).0.head);
+            for head in heads {
+                work.expect(&node, 1, head, &part);
+            }
+            let [plans, whole] = heads;
+            let (comes, other) = if whole_comes { (whole, plans) } else { (plans, whole) };
+            let begin = |head| node.mail.parcels.begin(1, &head, LONG_MIN as u64);
+            let mut late = begin(other).expect("it is awaited");
+            let mut placement = begin(comes).expect("it is awaited");
+            placement.write(0, &[7; 4]);
+            assert!(placement.finish());
+            work.came(&part, comes.round, true);
+            work.await_only(|_| false);
+            late.write(0, &[9; 8]);
+            let mut bytes = [0; 8];
+            work.read(0, &mut bytes);
+            assert_eq!((bytes, work.awaited.len()), ([7, 7, 7, 7, 1, 1, 1, 1], 0));
+        }
     }
 
     fn region(node: &Arc<Node>, len: usize) -> RegionSlice {

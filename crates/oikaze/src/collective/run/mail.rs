@@ -41,6 +41,11 @@ impl Traffic {
     fn unreported(&self) -> u64 {
         self.read - self.told
     }
+
+    /// Returns `true` if another parcel may be sent.
+    fn has_credit(&self) -> bool {
+        self.sent - self.granted < CREDIT
+    }
 }
 
 /// Parcels of a team that were not read.
@@ -191,10 +196,15 @@ impl Mail {
         traffic.sent = traffic.sent.saturating_sub(cost(len)).max(traffic.granted);
     }
 
+    /// Returns `true` if there is credit for a parcel to this rank.
+    pub fn has_credit(&self, to: Rank) -> bool {
+        self.traffic.get(&to).is_none_or(Traffic::has_credit)
+    }
+
     /// Counts a parcel to be sent. Returns `false` if there is no credit for it.
     pub fn may_send(&mut self, to: Rank, len: u64) -> bool {
         let traffic = self.traffic.entry(to).or_default();
-        let may = traffic.sent - traffic.granted < CREDIT;
+        let may = traffic.has_credit();
         if may {
             traffic.sent += cost(len);
         }

@@ -5,12 +5,13 @@ use super::memory::{plan_of, try_copy_of};
 use super::work::{PartBytes, UntypedResult, Work};
 use crate::collective::operator::Combiner;
 use crate::memory::region::RegionSlice;
-use oikaze_engine::ParcelBody;
+use oikaze_engine::{GroupState, ParcelBody, Request};
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
     Arrival, CollectiveKind, Facts, Lengths, MemoryFacts, Order, Part, Plan, PlanRequest, PlanStep,
-    choose, plan,
+    RoundNumber, choose, may_send_whole, plan,
 };
+use oikaze_protocol::limits::GROUP_BODY_MIN;
 use std::sync::Arc;
 
 /// Lengths and place of a collective, from which its plan is made.
@@ -19,6 +20,8 @@ pub(in crate::collective) struct StageShape {
     pub rank: Rank,
     pub root: Rank,
     pub machines: Arc<[u32]>,
+    /// Ranks of the job, by rank of the team.
+    pub nodes: Arc<[Rank]>,
     /// Some machine has several ranks, and there are several machines.
     pub several_machines: bool,
     /// Memory of long work buffers.
@@ -27,6 +30,23 @@ pub(in crate::collective) struct StageShape {
     pub uneven: Option<(Vec<usize>, Vec<usize>)>,
     /// The team has memory that all ranks map.
     pub has_memory: bool,
+}
+
+/// Returns the nodes of all other ranks, sorted, if the root of a broadcast may send so many bytes
+/// to all of them at once (COLL-2.7). `nodes` are the ranks of the job, by rank of the team.
+pub(in crate::collective) fn group_of_root(
+    nodes: &[Rank],
+    machines: &[u32],
+    root: Rank,
+    bytes: usize,
+) -> Option<Vec<Rank>> {
+    if !may_send_whole(machines, nodes.len(), root, bytes) {
+        return None;
+    }
+    let others = (0..).zip(nodes).filter(|(rank, _)| *rank != root);
+    let mut group: Vec<Rank> = others.map(|(_, node)| *node).collect();
+    group.sort_unstable();
+    Some(group)
 }
 
 impl StageShape {
@@ -55,6 +75,9 @@ impl StageShape {
             ranks,
             commutes,
             several_machines: self.several_machines && commutes,
+            has_group: self
+                .group(elements.saturating_mul(element))
+                .is_some_and(|group| self.group_state(&group) == GroupState::Open),
         };
         let lengths = match &self.uneven {
             Some((sent, received)) => Lengths::Uneven { sent, received },
@@ -72,6 +95,39 @@ impl StageShape {
             machines: &self.machines,
         };
         plan(&request).map_err(|error| error.to_string())
+    }
+
+    /// Returns the nodes of the group by which this rank may send so many bytes.
+    fn group(&self, bytes: usize) -> Option<Vec<Rank>> {
+        let is_root = self.kind == CollectiveKind::Broadcast && self.rank == self.root;
+        if !is_root || self.uneven.is_some() {
+            return None;
+        }
+        group_of_root(&self.nodes, &self.machines, self.root, bytes)
+    }
+
+    fn group_state(&self, group: &[Rank]) -> GroupState {
+        self.pool.node().group_state(group)
+    }
+
+    /// Tells the engine for which nodes a group would be of use, if it does not know.
+    fn want_group(&self, plan: &Plan, element: usize) {
+        let group = if plan.sends_whole() {
+            None
+        } else {
+            self.group(plan.output.len.saturating_mul(element))
+        };
+        if let Some(group) = group.filter(|group| self.group_state(group) == GroupState::Unknown) {
+            self.pool.node().tell(Request::WantGroup(group));
+        }
+    }
+
+    /// Returns the rank that may send all values at once, while their number is not known
+    /// (COLL-2.7).
+    fn whole_sender(&self) -> Option<Rank> {
+        let Self { kind, rank, root, machines, .. } = self;
+        let may = may_send_whole(machines, self.ranks(), *root, GROUP_BODY_MIN as usize);
+        (*kind == CollectiveKind::Broadcast && rank != root && may).then_some(*root)
     }
 
     /// Returns the rank whose parcel is the first that this rank receives. It is the same for all
@@ -155,6 +211,7 @@ impl Stage {
         }
         let commutes = self.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
         let plan = self.shape.plan(count, self.work.size(), commutes)?;
+        self.shape.want_group(&plan, self.work.size());
         self.work.fill(&plan, input, &self.shape.pool)?;
         self.plan = Some(plan);
         Ok(())
@@ -164,6 +221,7 @@ impl Stage {
     /// bytes. The memory has the input of this rank.
     pub fn prepare_in(&mut self, plan: Plan, areas: Vec<(usize, RegionSlice)>) {
         self.work.lend(&self.shape.pool, areas);
+        self.shape.want_group(&plan, self.work.size());
         self.plan = Some(plan);
     }
 
@@ -186,6 +244,11 @@ impl Stage {
         self.shape.first_sender()
     }
 
+    /// Returns the rank that may send all values at once while there is no plan.
+    pub(super) fn whole_sender(&self) -> Option<Rank> {
+        self.shape.whole_sender()
+    }
+
     /// Returns the bytes of one element.
     pub(super) fn size(&self) -> usize {
         self.work.size()
@@ -201,10 +264,15 @@ impl Stage {
         &mut self.work
     }
 
-    /// Takes a part that has come, whose length was checked.
-    pub(super) fn receive(&mut self, part: Part, how: Arrival, body: &ParcelBody) {
+    /// Takes a part that has come in this round, whose length was checked.
+    pub(super) fn receive(
+        &mut self,
+        part: Part,
+        how: Arrival,
+        (round, body): (RoundNumber, &ParcelBody),
+    ) {
         match (how, body, &self.combiner) {
-            (Arrival::Replace, body, _) => self.work.replace(part, body),
+            (Arrival::Replace, body, _) => self.work.replace(part, round, body),
             (Arrival::Combine(order), ParcelBody::Bytes(body), Some(combiner)) => {
                 self.work.combine(part, body, |here, new| (combiner.combine)(here, new, order));
             }

@@ -14,10 +14,10 @@ use crate::panics::message_of_panic;
 use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{
-    Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber,
+    Arrival, CollectiveCall, ParcelPurpose, Part, Plan, PlanStep, RoundNumber, WHOLE,
 };
 use oikaze_protocol::limits::MESSAGE_MAX;
-use oikaze_runtime::node::{Node, WordPolls};
+use oikaze_runtime::node::{Needs, Node, WordPolls};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -311,7 +311,11 @@ impl CollectiveRun {
                             self.call.count = self.call.count.or(said);
                             self.plan.insert(plan)
                         }
-                        Ok(None) => return Progress::Waits(stage.first_sender()),
+                        Ok(None) => {
+                            let (first, whole_from) = (stage.first_sender(), stage.whole_sender());
+                            let sender = |first| sender_awaited(team, node, first, whole_from);
+                            return Progress::Waits(first.map(sender));
+                        }
                         Err(why) => return Progress::Fails(CollectiveFailure::Mistake(why)),
                     }
                 }
@@ -320,6 +324,28 @@ impl CollectiveRun {
                 let round = self.stages << STAGE_SHIFT | round;
                 team.head(ParcelPurpose::Data, self.number, round, self.call)
             };
+            if let Some(root) = plan.whole_from {
+                let head = head(WHOLE);
+                if let Some(body) = mail.take(self.number, head.round, root) {
+                    mail.has_read(root, body.len());
+                    if self.next > 0 {
+                        return Progress::Fails(whole_after_a_part(root));
+                    }
+                    let whole = (plan.output, Arrival::Replace);
+                    if let Err(failure) = receive(stage, whole, head.round, &body, root) {
+                        return Progress::Fails(failure);
+                    }
+                    stage.work().await_only(|_| false);
+                    if let Some(bytes) = mail.report(root) {
+                        team.report_credit(node, root, bytes, self.call);
+                    }
+                    self.next = plan.steps.len();
+                } else if self.awaited == 0
+                    && let Some(&sender) = team.ranks.get(root as usize)
+                {
+                    stage.work().expect(node, sender, head, plan.output);
+                }
+            }
             self.awaited = self.awaited.max(self.next);
             while let Some(&(round, step)) = plan.steps.get(self.awaited)
                 && self.awaited < self.next + STEPS_AHEAD
@@ -369,6 +395,20 @@ impl CollectiveRun {
                 return Progress::Waits(None);
             }
             match step {
+                PlanStep::Send { part, .. } if round == WHOLE => {
+                    let to = plan.receivers_from(self.next);
+                    // All at once, so that they get it by multicast.
+                    if let Some(waits) = to.iter().find(|to| !mail.has_credit(**to)) {
+                        return Progress::Waits(Some(*waits));
+                    }
+                    let len = part.len.saturating_mul(stage.size());
+                    to.iter().for_each(|to| _ = mail.may_send(*to, len as u64));
+                    for send in team.send_whole(node, &to, head, stage.bytes(part)) {
+                        stage.work().sending(part, send);
+                    }
+                    self.next = plan.steps.len();
+                    continue;
+                }
                 PlanStep::Send { to, part } => {
                     let len = part.len.saturating_mul(stage.size());
                     if !mail.may_send(to, len as u64) {
@@ -380,11 +420,17 @@ impl CollectiveRun {
                 }
                 PlanStep::Receive { from, part, how } => {
                     let Some(body) = mail.take(self.number, head.round, from) else {
+                        let whole_from = plan.whole_from.filter(|_| self.next == 0);
+                        let from = sender_awaited(team, node, from, whole_from);
                         return Progress::Waits(Some(from));
                     };
                     mail.has_read(from, body.len());
-                    if let Err(failure) = receive(stage, part, how, &body, from) {
+                    if let Err(failure) = receive(stage, (part, how), head.round, &body, from) {
                         return Progress::Fails(failure);
+                    }
+                    if plan.whole_from.is_some() && self.next == 0 {
+                        let whole = self.stages << STAGE_SHIFT | WHOLE;
+                        stage.work().await_only(|round| round != whole);
                     }
                     if let Some(bytes) = mail.report(from) {
                         team.report_credit(node, from, bytes, self.call);
@@ -396,6 +442,23 @@ impl CollectiveRun {
             self.next += 1;
         }
     }
+}
+
+/// Returns the rank for whose first parcel this rank waits. The sender of the plan may have got all
+/// values of the root at once, and have left. Then those of this rank are still to come (COLL-2.7).
+fn sender_awaited(team: &TeamCore, node: &Node, first: Rank, whole_from: Option<Rank>) -> Rank {
+    let has_left = |rank: Rank| {
+        let node_rank = team.ranks.get(rank as usize).copied();
+        node_rank.is_some() && node.departures.loss_of(node_rank, Needs::Messages).is_some()
+    };
+    whole_from.filter(|_| has_left(first)).unwrap_or(first)
+}
+
+/// Returns the failure of a broadcast whose root sends all values after a part of them.
+fn whole_after_a_part(root: Rank) -> CollectiveFailure {
+    CollectiveFailure::Mistake(format!(
+        "rank {root} sent all values after a part of them; do all nodes run the same version of Oikaze?"
+    ))
 }
 
 /// Returns the failure of a collective whose operator has panicked.
@@ -414,8 +477,8 @@ fn broken(rank: Rank) -> CollectiveFailure {
 
 fn receive(
     stage: &mut Stage,
-    part: Part,
-    how: Arrival,
+    (part, how): (Part, Arrival),
+    round: RoundNumber,
     body: &ParcelBody,
     from: Rank,
 ) -> Result<(), CollectiveFailure> {
@@ -428,7 +491,7 @@ fn receive(
             stage.size()
         )));
     }
-    stage.receive(part, how, body);
+    stage.receive(part, how, (round, body));
     Ok(())
 }
 

@@ -155,6 +155,13 @@ impl Work {
         self.long().is_none_or(|long| long.is_free(&range, by))
     }
 
+    /// Awaits no parcels any more but those of the rounds that `is_left` selects.
+    pub fn await_only(&mut self, is_left: impl Fn(RoundNumber) -> bool) {
+        if let Some(long) = self.long() {
+            long.await_only(is_left);
+        }
+    }
+
     /// Makes a parcel arrive in a part, if the part is long.
     pub fn expect(&mut self, node: &Node, from: Rank, head: ParcelHead, part: Part) {
         let range = self.range(part);
@@ -163,8 +170,8 @@ impl Work {
         }
     }
 
-    /// Replaces a part by what was received.
-    pub fn replace(&mut self, part: Part, body: &ParcelBody) {
+    /// Replaces a part by what was received in a round.
+    pub fn replace(&mut self, part: Part, round: RoundNumber, body: &ParcelBody) {
         let range = self.range(part);
         match (&mut self.content, body) {
             (Content::Dense(all), ParcelBody::Bytes(body)) => {
@@ -173,7 +180,7 @@ impl Work {
                 }
             }
             (Content::Long(long), body) => {
-                long.came(&range, matches!(body, ParcelBody::Placed(_)));
+                long.came(&range, round, matches!(body, ParcelBody::Placed(_)));
                 if let ParcelBody::Bytes(body) = body {
                     long.write(range.start, body);
                 }

@@ -15,6 +15,7 @@ const CASES: &[(CollectiveKind, CollectiveAlgorithm, bool)] = &[
     (CollectiveKind::Broadcast, CollectiveAlgorithm::Binomial, false),
     (CollectiveKind::Broadcast, CollectiveAlgorithm::ScatterAllGather, false),
     (CollectiveKind::Broadcast, CollectiveAlgorithm::Hierarchical, false),
+    (CollectiveKind::Broadcast, CollectiveAlgorithm::Multicast, false),
     (CollectiveKind::Gather, CollectiveAlgorithm::Binomial, true),
     (CollectiveKind::Scatter, CollectiveAlgorithm::Binomial, true),
     (CollectiveKind::Reduce, CollectiveAlgorithm::Binomial, false),
@@ -50,8 +51,19 @@ fn check_case(case: (CollectiveKind, CollectiveAlgorithm, bool), ranks: Rank, ro
         for machines in placements(ranks) {
             for &root in roots {
                 for len in [0, 1, 5, 40] {
-                    let world =
-                        World { kind, algorithm, ranks, root, commutes, machines: &machines, len };
+                    let machines = &machines;
+                    let (element, root_by) = (8, algorithm);
+                    let world = World {
+                        kind,
+                        algorithm,
+                        root_by,
+                        ranks,
+                        root,
+                        commutes,
+                        machines,
+                        len,
+                        element,
+                    };
                     world.check(false);
                     if has_uneven {
                         world.check(true);
@@ -85,14 +97,68 @@ fn plans_of_many_ranks_give_the_oracles_result() {
             let world = World {
                 kind,
                 algorithm,
+                root_by: algorithm,
                 ranks,
                 root: ranks / 3,
                 commutes: true,
                 machines: &machines,
                 len: 3,
+                element: 8,
             };
             world.check(false);
         }
+    }
+}
+
+/// COLL-2.7: the root alone decides that it sends the whole vector to all.
+#[test]
+fn ranks_take_the_whole_from_the_root_in_place_of_their_plans() {
+    for &(kind, algorithm, _) in CASES.iter().filter(|case| case.0 == CollectiveKind::Broadcast) {
+        for ranks in [3, 4, 7, 16] {
+            for root in [0, ranks - 1] {
+                let machines: Vec<u32> = (0..ranks).collect();
+                let world = World {
+                    kind,
+                    algorithm,
+                    root_by: CollectiveAlgorithm::Multicast,
+                    ranks,
+                    root,
+                    commutes: true,
+                    machines: &machines,
+                    len: 40,
+                    element: 1024,
+                };
+                world.check(false);
+            }
+        }
+    }
+}
+
+/// COLL-2.7.
+#[test]
+fn short_vectors_and_local_ranks_take_no_whole() {
+    let machines = [0, 1, 2, 2];
+    let whole_from = |root, rank, len| {
+        let algorithm = CollectiveAlgorithm::Binomial;
+        let request = request(CollectiveKind::Broadcast, algorithm, rank, len);
+        plan(&PlanRequest { ranks: 4, root, machines: &machines, ..request }).unwrap().whole_from
+    };
+    assert_eq!(whole_from(0, 1, 512), Some(0));
+    assert_eq!(whole_from(0, 1, 511), None, "it has 4088 bytes");
+    assert_eq!(whole_from(0, 0, 512), None, "it is the root");
+    assert_eq!(whole_from(2, 1, 512), None, "rank 3 is on the machine of the root");
+    let two = request(CollectiveKind::Broadcast, CollectiveAlgorithm::Binomial, 1, 512);
+    assert_eq!(plan(&PlanRequest { ranks: 2, ..two }).unwrap().whole_from, None);
+}
+
+/// COLL-2.7: other plans have no such round.
+#[test]
+fn whole_has_a_round_of_its_own() {
+    for &(kind, algorithm, _) in CASES {
+        let machines = placements(1024);
+        let request = PlanRequest { machines: &machines[1], ..request(kind, algorithm, 5, 1) };
+        let is_whole = plan(&request).unwrap().steps.iter().any(|(round, _)| *round >= WHOLE);
+        assert_eq!(is_whole, algorithm == CollectiveAlgorithm::Multicast, "{kind} {algorithm:?}");
     }
 }
 
@@ -158,8 +224,13 @@ fn every_choice_has_a_plan() {
     for kind in kinds {
         for ranks in [1, 2, 3, 4, 7, 8, 16, 33] {
             for bytes in [0, 8, 4096, 1 << 16, 1 << 20, 1 << 24] {
-                for (commutes, several_machines) in [(true, false), (false, false), (true, true)] {
-                    let facts = Facts { kind, bytes, ranks, commutes, several_machines };
+                for (commutes, several_machines, has_group) in [
+                    (true, false, false),
+                    (false, false, false),
+                    (true, true, false),
+                    (true, false, true),
+                ] {
+                    let facts = Facts { kind, bytes, ranks, commutes, several_machines, has_group };
                     let machines: Vec<u32> = (0..ranks as u32).map(|rank| rank / 2).collect();
                     let request = PlanRequest {
                         algorithm: choose(&facts),

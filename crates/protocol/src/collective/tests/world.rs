@@ -13,11 +13,15 @@ type Element = Vec<(Rank, usize)>;
 pub(super) struct World<'w> {
     pub kind: CollectiveKind,
     pub algorithm: CollectiveAlgorithm,
+    /// Algorithm of the root, which may be another one (COLL-2.7).
+    pub root_by: CollectiveAlgorithm,
     pub ranks: Rank,
     pub root: Rank,
     pub commutes: bool,
     pub machines: &'w [u32],
     pub len: usize,
+    /// Bytes of an element.
+    pub element: usize,
 }
 
 struct Runner {
@@ -113,12 +117,12 @@ impl World<'_> {
         };
         let request = PlanRequest {
             kind: self.kind,
-            algorithm: self.algorithm,
+            algorithm: if rank == self.root { self.root_by } else { self.algorithm },
             rank,
             ranks: self.ranks,
             root: self.root,
             lengths,
-            element: 8,
+            element: self.element,
             commutes: self.commutes,
             machines: self.machines,
         };
@@ -215,8 +219,21 @@ impl Runner {
         }
     }
 
+    /// Takes the whole output, if the root has sent it (COLL-2.7).
+    fn takes_whole(&mut self, me: Rank, mail: &mut Mail) -> bool {
+        let sent = self.plan.whole_from.and_then(|root| mail.remove(&(root, me, WHOLE)));
+        let Some(body) = sent else { return false };
+        assert_eq!(self.next, 0, "a step was taken before");
+        self.buffer[self.plan.output.range()].clone_from_slice(&body);
+        self.next = self.plan.steps.len();
+        true
+    }
+
     fn step(&mut self, me: Rank, mail: &mut Mail, what: &str) -> bool {
         let Some(&(round, step)) = self.plan.steps.get(self.next) else { return false };
+        if self.takes_whole(me, mail) {
+            return true;
+        }
         self.begin_placements();
         match step {
             PlanStep::Send { to, part } => {

@@ -1,7 +1,7 @@
 //! Requests of a node that wait for its engine.
 
 use crossbeam_queue::SegQueue;
-use oikaze_engine::{Submission, UnreportedFailures};
+use oikaze_engine::{ShownGroups, Submission, UnreportedFailures};
 use std::sync::Arc;
 
 /// Requests that wait for the engine, and failures that wait for the program.
@@ -10,6 +10,8 @@ pub struct Requests {
     pub submissions: Arc<SegQueue<Submission>>,
     /// Failures that no caller has been told of.
     pub untaken: Arc<UnreportedFailures>,
+    /// Multicast groups of the node.
+    pub groups: Arc<ShownGroups>,
 }
 
 impl Requests {
@@ -17,7 +19,8 @@ impl Requests {
     pub fn new(
         submissions: Arc<SegQueue<Submission>>,
         untaken: Arc<UnreportedFailures>,
+        groups: Arc<ShownGroups>,
     ) -> Requests {
-        Requests { submissions, untaken }
+        Requests { submissions, untaken, groups }
     }
 }

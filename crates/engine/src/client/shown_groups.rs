@@ -1,0 +1,52 @@
+//! Groups of a node as threads outside of the engine see them. The root of a broadcast looks here
+//! before it makes its plan (COLL-2.7).
+
+use oikaze_protocol::Rank;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// State of the group of some receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupState {
+    /// All of the receivers hear what this node sends to the group.
+    Open,
+    /// Some of the receivers do not hear the group, or the node uses no multicast.
+    Closed,
+    /// Nothing is known of these receivers. [`Request::WantGroup`](crate::Request::WantGroup)
+    /// makes the engine try.
+    Unknown,
+}
+
+/// Groups of a node, for threads outside of the engine.
+#[derive(Debug, Default)]
+pub struct ShownGroups {
+    is_on: AtomicBool,
+    /// Receivers of each group, sorted; `true` if all of them hear it.
+    sets: Mutex<Vec<(Vec<Rank>, bool)>>,
+}
+
+impl ShownGroups {
+    /// Returns the state of the group of these receivers, which are sorted.
+    #[must_use]
+    pub fn state(&self, receivers: &[Rank]) -> GroupState {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return GroupState::Closed;
+        }
+        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        match sets.iter().find(|(set, _)| set == receivers) {
+            Some((_, true)) => GroupState::Open,
+            Some((_, false)) => GroupState::Closed,
+            None => GroupState::Unknown,
+        }
+    }
+
+    /// Notes whether the node uses multicast.
+    pub fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Takes the sets of receivers that are known, with `true` if all of them hear their group.
+    pub fn replace(&self, sets: Vec<(Vec<Rank>, bool)>) {
+        *self.sets.lock().unwrap_or_else(PoisonError::into_inner) = sets;
+    }
+}
