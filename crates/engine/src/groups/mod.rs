@@ -1,10 +1,10 @@
 //! Multicast streams of a node: those in which it sends, and those that it follows (WIND-13).
 //!
 //! A message to several nodes is an ordinary message of each connection, whose first flight is
-//! shared. `GroupStream` of the protocol decides what is sent in a group. This folder opens streams
-//! ([`own`]), takes part in those of others ([`subscriptions`]), and finds the messages that several
-//! nodes get alike ([`alike`]). Correctness never depends on multicast: what no group brings, each
-//! connection retransmits.
+//! shared. `GroupStream` of the protocol decides what is sent in a group. This folder opens
+//! streams ([`own`]), takes part in those of others ([`subscriptions`]), and finds the messages
+//! that several nodes get alike ([`alike`]). Correctness never depends on multicast: what no
+//! group brings, each connection retransmits.
 
 pub(crate) mod address;
 pub(crate) mod alike;
