@@ -60,7 +60,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
         Request::PeerEnded { peer, success } => {
             process_ended(peer, success, out.now, out.peers, out.layers);
         }
-        Request::WantGroup(_) => {}
+        Request::WantGroup(receivers) => out.want_stream(receivers),
         Request::Close => out.close(),
         operation => {
             debug_assert!(operation.is_operation(), "a request that nothing performs");

@@ -59,8 +59,6 @@ pub struct Engine<L, P> {
     pub(crate) seals: Seals,
     pub(crate) groups: Groups,
     pub(crate) submissions: Arc<SegQueue<Submission>>,
-    /// Groups that threads outside of the engine see.
-    pub(crate) shown_groups: Arc<ShownGroups>,
     pub(crate) counters: Counters,
     /// Time at which the latest turn began.
     pub(crate) now: Time,
@@ -164,7 +162,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             groups: Groups::new(&secret, me, incarnation),
             seals: Seals { handshake: HandshakeSeal::new(&secret), data, key_log: keys.log },
             submissions,
-            shown_groups: Arc::default(),
             counters: Counters::default(),
             now,
             pending: Pending::Nothing,
@@ -195,7 +192,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Returns the groups of this node, as other threads see them.
     #[must_use]
     pub fn shown_groups(&self) -> Arc<ShownGroups> {
-        Arc::clone(&self.shown_groups)
+        Arc::clone(&self.groups.shown)
     }
 
     /// Begins to connect to every peer.
@@ -214,12 +211,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Submits requests one after the other, with no other in between. Messages among them may be
-    /// alike.
+    /// Submits requests one after the other, with no other in between. Parcels among them that are
+    /// alike go to their receivers by multicast, if these have a group (WIND-13.1).
     pub fn submit_together(&mut self, submissions: Vec<Submission>, now: Time) {
+        self.groups.gathers_parcels = true;
         for submission in submissions {
             self.submit(submission, now);
         }
+        self.groups.gathers_parcels = false;
+        self.stages().0.post_alike();
     }
 
     /// Submits the requests that threads have made until now because they found the engine taken.

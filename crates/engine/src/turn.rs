@@ -127,6 +127,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (sent, cut) = transmitter.send_due();
         let smaller = transmitter.apply_refused_sizes();
         out.peers.set_due(false);
+        out.groups.show();
         regions::end_broken(&mut out, egress, inbox);
         let asked = out.shm.send(now, out.layers, out.ops, inbox);
         if out.shm.have_ended() {

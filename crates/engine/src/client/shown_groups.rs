@@ -40,13 +40,11 @@ impl ShownGroups {
         }
     }
 
-    /// Notes whether the node uses multicast.
-    pub fn set_on(&self, is_on: bool) {
+    pub(crate) fn set_on(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// Takes the sets of receivers that are known, with `true` if all of them hear their group.
-    pub fn replace(&self, sets: Vec<(Vec<Rank>, bool)>) {
+    pub(crate) fn replace(&self, sets: Vec<(Vec<Rank>, bool)>) {
         *self.sets.lock().unwrap_or_else(PoisonError::into_inner) = sets;
     }
 }

@@ -14,7 +14,7 @@ use oikaze_os::net::{Link, PayloadForm};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{MESSAGES_OF_PROGRAM_MAX, PAGES_MIN, POST_INLINE};
-use oikaze_protocol::rma::{Memory, read_rows};
+use oikaze_protocol::rma::{self, Memory, MessageKind, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, PostError, Token};
 
@@ -112,7 +112,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         true
     }
 
-    /// Posts a message of coherence, or gathers it if others like it may follow.
+    /// Posts a message of coherence, or a parcel, or gathers it if others like it may follow.
     pub fn post_or_gather(&mut self, to: Rank, message: Message) {
         if !self.groups.may_share(&message) {
             self.post_alike();
@@ -249,8 +249,12 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         is_readable(&message.body, &self.layers.memory)
     }
 
-    /// Posts a message of coherence, or holds it while there is no room for it.
+    /// Posts a message. Holds a message of coherence while there is no room for it. A parcel has
+    /// its room (COLL-1.4), and may be withdrawn, so it is not held.
     pub fn post_or_hold(&mut self, to: Rank, message: Message) {
+        if rma::kind(&message.head) == MessageKind::Parcel {
+            return self.post(to, message);
+        }
         let holds = self.peers.get(to).is_some_and(|peer| !peer.held.is_empty());
         if holds || (to != self.peers.me() && self.is_full(to)) {
             self.peers.hold(to, message);

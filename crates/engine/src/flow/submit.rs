@@ -203,6 +203,7 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
             // Parcels use the room that is reserved for the library. Credit of their own bounds
             // them (COLL-1.4).
             match Rma::parcel(&head, body, token) {
+                Ok(message) if out.groups.gathers_parcels => out.post_or_gather(to, message),
                 Ok(message) => out.post(to, message),
                 Err(error) => {
                     out.ops.in_flight.settle(token, Err(error.into()));

@@ -8,6 +8,8 @@ counters! {
 pub struct GroupCounters {
     /// Datagrams sent to groups. Each counts once, however many members it has.
     pub group_datagrams_sent: u64,
+    /// Bytes of these datagrams, in UDP payloads.
+    pub group_bytes_sent: u64,
     /// Datagrams received in streams that this node follows.
     pub group_datagrams_received: u64,
     /// Datagrams to groups that repaired what several members had lost.

@@ -13,6 +13,7 @@ mod ids;
 pub(crate) mod own;
 pub(crate) mod subscriptions;
 
+use crate::client::shown_groups::ShownGroups;
 use crate::peers::Peers;
 use address::GroupAddresses;
 use alike::Alike;
@@ -24,6 +25,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::multicast::Members;
 use oikaze_protocol::wind::{Connection, Message};
 use own::OwnStreams;
+use std::sync::Arc;
 use subscriptions::Subscriptions;
 
 /// Streams of a node.
@@ -37,6 +39,10 @@ pub(crate) struct Groups {
     pub subscriptions: Subscriptions,
     /// Messages that are gathered because they are alike.
     pub alike: Alike,
+    /// Parcels are gathered, because several are submitted together.
+    pub gathers_parcels: bool,
+    /// Groups that threads outside of the engine see.
+    pub shown: Arc<ShownGroups>,
 }
 
 impl Groups {
@@ -49,17 +55,28 @@ impl Groups {
             own: OwnStreams::default(),
             subscriptions: Subscriptions::default(),
             alike: Alike::default(),
+            gathers_parcels: false,
+            shown: Arc::default(),
         }
     }
 
     /// Begins to use multicast, for bodies of at least this many bytes.
     pub fn switch_on(&mut self, body_min: u64) {
         self.body_min = Some(body_min);
+        self.shown.set_on(true);
     }
 
     /// Opens and follows no more streams.
     pub fn switch_off(&mut self) {
         self.body_min = None;
+        self.shown.set_on(false);
+    }
+
+    /// Shows other threads which groups are open, if that has changed.
+    pub fn show(&mut self) {
+        if let Some(sets) = self.own.changed_sets() {
+            self.shown.replace(sets);
+        }
     }
 
     /// Returns `true` if a message may be shared (WIND-13.1).

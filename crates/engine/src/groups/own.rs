@@ -28,6 +28,8 @@ pub(crate) struct OwnStream {
     used: Time,
     /// Something may be due: a message was posted since the latest look.
     is_posted: bool,
+    /// All receivers heard the group when the node last looked.
+    was_heard_by_all: bool,
 }
 
 impl OwnStream {
@@ -39,12 +41,18 @@ impl OwnStream {
         now: Time,
     ) -> Self {
         let keys = keys.map(Protected::new);
-        Self { stream, receivers, to, keys, used: now, is_posted: true }
+        Self { stream, receivers, to, keys, used: now, is_posted: true, was_heard_by_all: false }
     }
 
     /// Called when something was posted, or a member's state has changed.
     pub fn note_change(&mut self, now: Time) {
         (self.used, self.is_posted) = (now, true);
+    }
+
+    /// Returns `true` if all receivers hear the group.
+    fn is_heard_by_all(&self) -> bool {
+        let proven = |(_, state): &(Rank, MemberState)| *state == MemberState::Proven;
+        self.stream.members().filter(proven).count() == self.receivers.len()
     }
 
     fn has_member(&self, rank: Rank) -> bool {
@@ -68,6 +76,8 @@ pub(crate) struct OwnStreams {
     seen: VecDeque<Vec<Rank>>,
     /// Sets of receivers for which a stream is of no use.
     useless: VecDeque<Vec<Rank>>,
+    /// Streams or useless sets have come or gone.
+    is_changed: bool,
     /// Number of streams that were opened.
     pub opened: u64,
     /// Counters of streams that were closed.
@@ -111,6 +121,7 @@ impl OwnStreams {
     /// Opens no stream for these receivers any more.
     pub fn give_up(&mut self, receivers: Vec<Rank>) {
         remember(&mut self.useless, receivers);
+        self.is_changed = true;
     }
 
     /// Forgets for which receivers a stream is of no use, if this node was one of them. A process
@@ -118,6 +129,7 @@ impl OwnStreams {
     pub fn forget(&mut self, rank: Rank) {
         self.useless.retain(|set| !set.contains(&rank));
         self.seen.retain(|set| !set.contains(&rank));
+        self.is_changed = true;
     }
 
     pub fn get_mut(&mut self, index: usize) -> Option<&mut OwnStream> {
@@ -136,6 +148,7 @@ impl OwnStreams {
 
     pub fn insert(&mut self, own: OwnStream) {
         self.opened += 1;
+        self.is_changed = true;
         self.streams.push(own);
     }
 
@@ -168,6 +181,7 @@ impl OwnStreams {
 
     fn take(&mut self, index: usize) -> OwnStream {
         let own = self.streams.swap_remove(index);
+        self.is_changed = true;
         add(&mut self.closed, &own.stream);
         own
     }
@@ -176,6 +190,21 @@ impl OwnStreams {
     /// turn.
     pub fn note_all(&mut self) {
         self.streams.iter_mut().for_each(|own| own.is_posted = true);
+    }
+
+    /// Returns the sets of receivers that have a stream, or for which one is of no use, if anything
+    /// has changed since the latest call. Each has `true` if all receivers hear the group.
+    pub fn changed_sets(&mut self) -> Option<Vec<(Vec<Rank>, bool)>> {
+        for own in &mut self.streams {
+            let is_heard = own.is_heard_by_all();
+            self.is_changed |= own.was_heard_by_all != is_heard;
+            own.was_heard_by_all = is_heard;
+        }
+        if !std::mem::take(&mut self.is_changed) {
+            return None;
+        }
+        let streams = self.streams.iter().map(|own| (own.receivers.clone(), own.was_heard_by_all));
+        Some(streams.chain(self.useless.iter().map(|set| (set.clone(), false))).collect())
     }
 
     /// Returns the number of streams.
@@ -210,6 +239,7 @@ impl OwnStreams {
     pub fn add_to(&self, counters: &mut GroupCounters) {
         let closed = &self.closed;
         counters.group_datagrams_sent += closed.group_datagrams_sent;
+        counters.group_bytes_sent += closed.group_bytes_sent;
         counters.group_members_left_out += closed.group_members_left_out;
         counters.group_repairs += closed.group_repairs;
         counters.group_messages += closed.group_messages;
@@ -225,6 +255,7 @@ impl OwnStreams {
 fn add(counters: &mut GroupCounters, stream: &GroupStream) {
     let statistics = stream.statistics();
     counters.group_datagrams_sent += statistics.datagrams_sent;
+    counters.group_bytes_sent += statistics.bytes_sent;
     counters.group_messages += statistics.messages;
     counters.group_repairs += statistics.repairs;
     counters.group_members_left_out += statistics.members_left_out;

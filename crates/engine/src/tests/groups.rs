@@ -4,6 +4,7 @@ use super::*;
 use oikaze_os::net::{
     Arrival, Group, LinkProperties, LocalAddress, Outgoing, Sink, Statistics as LinkStatistics,
 };
+use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, WHOLE};
 use oikaze_protocol::limits::{DATAGRAM_MIN, GROUP_BODY_MIN};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::Rma;
@@ -406,5 +407,100 @@ fn strange_group_datagrams_change_nothing() {
         assert_eq!((unknown + connection, seal_errors), (1, 0));
         cluster.post(&OTHERS, 4, DATAGRAM_MIN * 40);
         cluster.wait(&OTHERS, before + 2);
+    }
+}
+
+/// Asks node 0 for a group of these nodes until the group is open.
+fn open_group(cluster: &mut Cluster, to: &[Rank]) {
+    let shown = cluster.at(0).shown_groups();
+    assert_eq!(shown.state(to), GroupState::Unknown);
+    for _ in 0..2 {
+        let request = Request::WantGroup(to.to_vec());
+        let now = cluster.now;
+        cluster.at(0).submit(Submission { request, completion: None, keep: None }, now);
+    }
+    cluster.run("the group", |_| shown.state(to) == GroupState::Open);
+}
+
+/// Submits a parcel to each of these nodes, all together or one after the other, and waits for
+/// them.
+fn send_parcels(cluster: &mut Cluster, to: &[Rank], number: u64, together: bool) {
+    let call = CollectiveCall::SHRINK;
+    let purpose = ParcelPurpose::Data;
+    let head = ParcelHead { purpose, team: 0, number, round: WHOLE, call };
+    let sent = body(number, LONG);
+    let shared = Body::Inline(sent.clone()).into_shared();
+    let request = |to: &Rank| Request::Parcel { to: *to, head, body: shared.clone() };
+    let (submissions, completions): (Vec<_>, Vec<_>) =
+        to.iter().map(|to| tracked(request(to), None)).unzip();
+    let now = cluster.now;
+    if together {
+        cluster.at(0).submit_together(submissions, now);
+    } else {
+        submissions.into_iter().for_each(|submission| cluster.at(0).submit(submission, now));
+    }
+    for &rank in to {
+        let mut came = None;
+        cluster.run("a parcel", |cluster| {
+            came = cluster.at(rank).inbox().take_parcel();
+            came.is_some()
+        });
+        let parcel = came.unwrap();
+        assert_eq!((parcel.from, parcel.head.number), (0, number));
+        assert!(matches!(parcel.body, ParcelBody::Bytes(bytes) if bytes[..] == sent[..]));
+    }
+    cluster.run("acknowledgements", |_| completions.iter().all(|one| one.is_done()));
+    assert!(completions.iter().all(|one| one.outcome() == Some(Ok(Value::Done))));
+}
+
+/// COLL-2.7, WIND-13.1: parcels that are submitted together go once.
+#[test]
+fn alike_parcels_that_are_submitted_together_go_once() {
+    let mut cluster = Cluster::new(&Options::default());
+    open_group(&mut cluster, &OTHERS);
+    let sent = cluster.switch().to_nodes;
+    send_parcels(&mut cluster, &OTHERS, 1, true);
+    let nodes = cluster.switch().to_nodes - sent;
+    assert!(nodes < LONG / 4, "{nodes} bytes to single nodes");
+    assert_eq!(cluster.counters(0).group_messages, 1);
+    assert!(cluster.counters(0).group_bytes_sent >= LONG as u64);
+    send_parcels(&mut cluster, &OTHERS, 2, false);
+    assert_eq!(cluster.counters(0).group_messages, 1, "nothing is known of the next parcel");
+}
+
+/// COLL-2.7: threads see that a group is closed, and opens again without the lost node.
+#[test]
+fn group_that_loses_a_receiver_is_shown_as_closed() {
+    let mut cluster = Cluster::new(&Options::default());
+    let shown = cluster.at(0).shown_groups();
+    open_group(&mut cluster, &OTHERS);
+    cluster.engines[3] = None;
+    cluster.run("the loss", |_| shown.state(&OTHERS) != GroupState::Open);
+    open_group(&mut cluster, &OTHERS[..2]);
+    send_parcels(&mut cluster, &OTHERS[..2], 1, true);
+    assert_eq!(cluster.counters(0).group_messages, 1);
+}
+
+/// WIND-13.3: a node that a member refuses, or that uses no multicast, has no group.
+#[test]
+fn group_that_not_all_receivers_hear_is_not_open() {
+    for without in [0, 2] {
+        let options = Options { without: vec![without], ..Options::default() };
+        let mut cluster = Cluster::new(&options);
+        for _ in 0..2 {
+            let submission = Submission {
+                request: Request::WantGroup(OTHERS.to_vec()),
+                completion: None,
+                keep: None,
+            };
+            let now = cluster.now;
+            cluster.at(0).submit(submission, now);
+        }
+        if without != 0 {
+            cluster.run("members", |cluster| cluster.counters(0).group_members == 2);
+            cluster.step();
+        }
+        assert_eq!(cluster.at(0).shown_groups().state(&OTHERS), GroupState::Closed);
+        send_parcels(&mut cluster, &OTHERS, 1, true);
     }
 }

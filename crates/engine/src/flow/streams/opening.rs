@@ -7,7 +7,7 @@ use oikaze_os::net::{Group, Link};
 use oikaze_os::secrets::stream::draw;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::GROUP_RECEIVERS_MIN;
+use oikaze_protocol::limits::{GROUP_MEMBERS_MAX, GROUP_RECEIVERS_MIN};
 use oikaze_protocol::rma::{StreamOffer, StreamStep};
 use oikaze_protocol::seal::{CipherKind, StreamIdentity, StreamSecret};
 use oikaze_protocol::wind::multicast::GroupStream;
@@ -39,6 +39,19 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         }
         for (to, message) in messages.drain(..) {
             self.post_or_hold(to, message);
+        }
+    }
+
+    /// Opens a stream to these nodes, which are sorted, if messages go to all of them again and again
+    /// (WIND-13.1).
+    pub fn want_stream(&mut self, receivers: Vec<Rank>) {
+        let fits = (GROUP_RECEIVERS_MIN..=GROUP_MEMBERS_MAX).contains(&receivers.len());
+        if self.groups.is_on()
+            && fits
+            && receivers.iter().all(|to| self.may_share(*to))
+            && self.groups.own.choose(&receivers, self.now) == StreamChoice::Open
+        {
+            self.open_stream(receivers);
         }
     }
 
