@@ -233,6 +233,7 @@ impl Job {
             ("duplicates", statistics.duplicates),
             ("placed_messages", statistics.placed_messages),
             ("group_datagrams_sent", statistics.group_datagrams_sent),
+            ("group_bytes_sent", statistics.group_bytes_sent),
             ("group_datagrams_received", statistics.group_datagrams_received),
             ("group_members", statistics.group_members),
         ] {

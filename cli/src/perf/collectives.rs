@@ -70,6 +70,8 @@ struct Line {
     operations: u64,
     /// Time of an operation in each block, in µs, in ascending order.
     blocks: Vec<f64>,
+    /// Bytes of datagrams that all nodes together have sent for an operation.
+    sent_bytes: f64,
 }
 
 impl Line {
@@ -106,6 +108,7 @@ impl Line {
             "us": self.median(),
             "fastest_us": fastest,
             "slowest_us": slowest,
+            "sent_bytes": self.sent_bytes.round(),
         });
         format!("{line}\n")
     }
@@ -186,6 +189,7 @@ impl<'a> Measurement<'a> {
             self.one_turn(turn, Some(turn))?;
         }
         self.job.barrier()?;
+        let before = self.sent_bytes();
         let mut times = Vec::with_capacity(BLOCKS);
         let mut last = 0;
         for _ in 0..BLOCKS {
@@ -200,6 +204,9 @@ impl<'a> Measurement<'a> {
             // The words between the ends stay those of the last turn that wrote all.
             self.check(last, Some(WARM_UP - 1))?;
         }
+        // All nodes have acknowledged what they got.
+        self.job.barrier()?;
+        let sent_bytes = self.job.all_reduce(self.sent_bytes() - before, Sum)?;
         self.job.all_reduce_into(&mut times, Max)?;
         times.sort_by(f64::total_cmp);
         Ok(Line {
@@ -208,7 +215,14 @@ impl<'a> Measurement<'a> {
             algorithm: self.case.algorithm(self.job, self.size),
             operations: u64::from(each) * BLOCKS as u64,
             blocks: times,
+            sent_bytes: sent_bytes as f64 / (f64::from(each) * BLOCKS as f64),
         })
+    }
+
+    /// Returns the bytes of datagrams that this node has sent.
+    fn sent_bytes(&self) -> u64 {
+        let statistics = self.job.statistics();
+        statistics.bytes_sent + statistics.group_bytes_sent
     }
 
     /// Runs one operation, whose ends are checked. With `all`, every word is that of this turn.

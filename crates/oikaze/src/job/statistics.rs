@@ -63,6 +63,8 @@ pub struct NodeStatistics {
     pub placed_messages: u64,
     /// Datagrams sent to multicast groups: each once, for all of its receivers.
     pub group_datagrams_sent: u64,
+    /// Bytes sent to multicast groups, in UDP payloads. They are not in `bytes_sent`.
+    pub group_bytes_sent: u64,
     /// Datagrams of multicast groups received.
     pub group_datagrams_received: u64,
     /// Members of the multicast groups to which this node sends now, all groups together.
@@ -91,6 +93,7 @@ impl NodeStatistics {
             no_cookie: counters.no_cookie,
             placed_messages: counters.placed_messages,
             group_datagrams_sent: groups.group_datagrams_sent,
+            group_bytes_sent: groups.group_bytes_sent,
             group_datagrams_received: groups.group_datagrams_received,
             group_members: groups.group_members,
             notices: engine.notices().to_vec(),
