@@ -42,8 +42,8 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         }
     }
 
-    /// Opens a stream to these nodes, which are sorted, if messages go to all of them again and again
-    /// (WIND-13.1).
+    /// Opens a stream to these nodes, which are sorted, if messages go to all of them again and
+    /// again (WIND-13.1).
     pub fn want_stream(&mut self, receivers: Vec<Rank>) {
         let fits = (GROUP_RECEIVERS_MIN..=GROUP_MEMBERS_MAX).contains(&receivers.len());
         if self.groups.is_on()
