@@ -4,6 +4,8 @@ mod attack;
 #[path = "../support/attacker.rs"]
 mod attacker;
 mod bottleneck;
+mod broadcasts;
+mod groups;
 mod hosts;
 mod loss;
 mod netns;
