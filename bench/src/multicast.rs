@@ -44,9 +44,9 @@ named! {
     pub enum System {
         /// Open MPI over TCP.
         Mpi = "mpi",
-        /// Oikaze, with its defaults.
+        /// Oikaze with multicast.
         Oikaze = "oikaze",
-        /// Oikaze without multicast: the sender sends to each receiver.
+        /// Oikaze with its defaults: the sender sends to each receiver.
         Unicast = "oikaze-unicast",
     }
 }
@@ -125,8 +125,8 @@ impl System {
         }
         let oikaze = oikaze::program()?;
         let mut command = limited(LIMIT, &oikaze);
-        if self == Self::Unicast {
-            command.env("OIKAZE_WITHOUT", "multicast");
+        if self == Self::Oikaze {
+            command.env("OIKAZE_MULTICAST", "on");
         }
         command.args(["run", "--no-prefix", "--seal", &seal(), "--netns", "--rate", RATE]);
         command.args(["--mtu", &switch.mtu().to_string(), "-n", &nodes.to_string(), "--"]);
@@ -241,10 +241,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     println!(
         "- Each port of the switch carries {RATE} in each direction. Nodes share the cores of this machine."
     );
-    println!(
-        "- oikaze, oikaze-unicast: --seal {}; the latter with OIKAZE_WITHOUT=multicast.",
-        seal()
-    );
+    println!("- oikaze, oikaze-unicast: --seal {}; the former with OIKAZE_MULTICAST=on.", seal());
     println!(
         "- mpi: Open MPI over TCP, messages of up to 1 MiB sent eagerly; it yields while it polls."
     );

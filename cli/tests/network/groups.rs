@@ -72,7 +72,7 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// What a node says of its groups at the end.
+/// Counters of a node at its end.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     sent: u64,
