@@ -1,9 +1,10 @@
 //! Groups of a node as threads outside of the engine see them. The root of a broadcast looks here
 //! before it makes its plan (COLL-2.7).
 
+use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// State of the group of some receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +30,26 @@ impl ShownGroups {
     /// Returns the state of the group of these receivers, which are sorted.
     #[must_use]
     pub fn state(&self, receivers: &[Rank]) -> GroupState {
-        if !self.is_on.load(Ordering::Relaxed) {
+        if !self.is_on() {
             return GroupState::Closed;
         }
-        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-        match sets.iter().find(|(set, _)| set == receivers) {
+        match self.sets().iter().find(|(set, _)| set == receivers) {
             Some((_, true)) => GroupState::Open,
             Some((_, false)) => GroupState::Closed,
             None => GroupState::Unknown,
         }
+    }
+
+    /// Returns `true` if the node uses multicast.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Takes the lock. A handler that interrupts its holder may take turns of the engine, which
+    /// take the lock, too.
+    fn sets(&self) -> Locked<MutexGuard<'_, Vec<(Vec<Rank>, bool)>>> {
+        locked(|| self.sets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn set_on(&self, is_on: bool) {
@@ -45,6 +57,6 @@ impl ShownGroups {
     }
 
     pub(crate) fn replace(&self, sets: Vec<(Vec<Rank>, bool)>) {
-        *self.sets.lock().unwrap_or_else(PoisonError::into_inner) = sets;
+        *self.sets() = sets;
     }
 }

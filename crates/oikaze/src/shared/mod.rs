@@ -204,12 +204,16 @@ impl Job {
         LockGuard::try_acquire(&self.node, lock, self.limit)
     }
 
-    /// Waits for a lock as [`Job::lock_for`] does. Returns `None` if the time limit passed.
+    /// Waits for a lock as [`Job::lock_for`] does. Returns `None` if the time limit passed. With a
+    /// limit of zero, this is [`Job::try_lock`].
     ///
     /// # Errors
     /// As [`Job::try_lock`].
     #[track_caller]
     pub fn try_lock_for(&self, lock: u64, limit: Duration) -> Result<Option<LockGuard>> {
+        if limit.is_zero() {
+            return self.try_lock(lock);
+        }
         match self.lock_for(lock, limit) {
             Err(error) if error.is_timeout() => Ok(None),
             taken => taken.map(Some),

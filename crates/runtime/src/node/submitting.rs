@@ -137,6 +137,12 @@ impl Node {
         self.take_turn();
     }
 
+    /// Returns `true` if the node uses multicast.
+    #[must_use]
+    pub fn uses_multicast(&self) -> bool {
+        self.requests.groups.is_on()
+    }
+
     /// Returns the state of the multicast group of these nodes, which are sorted.
     #[must_use]
     pub fn group_state(&self, receivers: &[Rank]) -> GroupState {

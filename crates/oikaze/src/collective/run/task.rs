@@ -451,7 +451,7 @@ fn sender_awaited(team: &TeamCore, node: &Node, first: Rank, whole_from: Option<
         let node_rank = team.ranks.get(rank as usize).copied();
         node_rank.is_some() && node.departures.loss_of(node_rank, Needs::Messages).is_some()
     };
-    whole_from.filter(|_| has_left(first)).unwrap_or(first)
+    whole_from.filter(|_| node.uses_multicast() && has_left(first)).unwrap_or(first)
 }
 
 /// Returns the failure of a broadcast whose root sends all values after a part of them.

@@ -134,10 +134,12 @@ impl JobLocks {
         let ticket = if self.locks.is_used(entry) { None } else { self.locks.take_ticket(entry) };
         let ticket = ticket?;
         self.hand_over(ticket, host);
-        if self.look(ticket) == LockState::Holds {
+        // Another request may have been quicker, or another thread may have given all locks of this
+        // node back without seeing this ticket.
+        if self.look(ticket) == LockState::Holds && !self.is_leaving() {
             return Some(ticket);
         }
-        self.end(ticket, host); // another request was quicker
+        self.end(ticket, host);
         None
     }
 

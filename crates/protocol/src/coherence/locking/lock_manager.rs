@@ -348,13 +348,15 @@ impl Managed {
             return Err(Refusal::UnknownObject);
         }
         let managed = self.entry(lock)?;
-        if managed.queue.len() >= QUEUE_MAX || managed.readers.len() >= QUEUE_MAX {
+        let is_refused = mode.tries && !managed.is_free_for(mode) && !planted(Bug::QueueTries);
+        let is_full = managed.queue.len() >= QUEUE_MAX || managed.readers.len() >= QUEUE_MAX;
+        if is_full && !is_refused {
             return Err(Refusal::NoRoom);
         }
         base.mail.owe(from, 1)?;
         let of = LockRequest { rank: from, request };
         let managed = self.entry(lock)?;
-        if mode.tries && !managed.is_free_for(mode) && !planted(Bug::QueueTries) {
+        if is_refused {
             refuse(lock, of, RefusedLock::Taken, Purpose::Grant(lock), base);
             return Ok(());
         }
