@@ -192,9 +192,9 @@ fn empty_barrier_of_two_engines_allocates_little() {
     let mut two = Two::connected();
     let mut allocations = |rounds: fn(&mut Two, u64)| {
         rounds(&mut two, ROUNDS);
-        let before = HEAP.calls();
+        let before = HEAP.calls_here();
         rounds(&mut two, ROUNDS);
-        (HEAP.calls() - before) as f64 / ROUNDS as f64
+        (HEAP.calls_here() - before) as f64 / ROUNDS as f64
     };
     let exchange = allocations(Two::exchanges);
     let barrier = allocations(Two::barriers);

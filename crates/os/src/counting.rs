@@ -2,6 +2,7 @@
 //! path allocates nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The system's allocator with counters. A test program declares it as its global allocator:
@@ -17,12 +18,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// assert!(HEAP.live() - before >= 1 << 20);
 /// drop(kept);
 /// ```
+///
+/// The harness of a test program allocates on threads of its own, whenever it starts or ends a
+/// test. So one test of several compares [`live_here`](Self::live_here) or
+/// [`calls_here`](Self::calls_here).
 #[derive(Debug)]
 pub struct Counting {
     live: AtomicU64,
     calls: AtomicU64,
     /// Size of the allocations that fail; 0 if none.
     refused: AtomicUsize,
+}
+
+thread_local! {
+    /// Bytes that this thread has allocated and not freed, and number of its allocations.
+    static HERE: Cell<(i64, u64)> = const { Cell::new((0, 0)) };
 }
 
 impl Counting {
@@ -55,9 +65,34 @@ impl Counting {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Returns the bytes that this thread has allocated, less those that it has freed.
+    #[must_use]
+    pub fn live_here(&self) -> i64 {
+        HERE.get().0
+    }
+
+    /// Returns the number of allocations by this thread, reallocations included.
+    #[must_use]
+    pub fn calls_here(&self) -> u64 {
+        HERE.get().1
+    }
+
     fn took(&self, bytes: usize) {
         self.live.fetch_add(bytes as u64, Ordering::Relaxed);
         self.calls.fetch_add(1, Ordering::Relaxed);
+        // A thread that ends may free and allocate after its variables are gone.
+        let _ = HERE.try_with(|here| {
+            let (live, calls) = here.get();
+            here.set((live + bytes as i64, calls + 1));
+        });
+    }
+
+    fn freed(&self, bytes: usize) {
+        self.live.fetch_sub(bytes as u64, Ordering::Relaxed);
+        let _ = HERE.try_with(|here| {
+            let (live, calls) = here.get();
+            here.set((live - bytes as i64, calls));
+        });
     }
 }
 
@@ -80,13 +115,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        self.live.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        self.freed(layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, new: usize) -> *mut u8 {
-        self.live.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        self.freed(layout.size());
         self.took(new);
         // SAFETY: as above.
         unsafe { System.realloc(at, layout, new) }
