@@ -18,12 +18,14 @@ pub enum GroupState {
     Unknown,
 }
 
+/// Receivers of a group, sorted; `true` if all of them hear it.
+type ShownGroup = (Vec<Rank>, bool);
+
 /// Groups of a node, for threads outside of the engine.
 #[derive(Debug, Default)]
 pub struct ShownGroups {
     is_on: AtomicBool,
-    /// Receivers of each group, sorted; `true` if all of them hear it.
-    sets: Mutex<Vec<(Vec<Rank>, bool)>>,
+    sets: Mutex<Vec<ShownGroup>>,
 }
 
 impl ShownGroups {
@@ -48,7 +50,7 @@ impl ShownGroups {
 
     /// Takes the lock. A handler that interrupts its holder may take turns of the engine, which
     /// take the lock, too.
-    fn sets(&self) -> Locked<MutexGuard<'_, Vec<(Vec<Rank>, bool)>>> {
+    fn sets(&self) -> Locked<MutexGuard<'_, Vec<ShownGroup>>> {
         locked(|| self.sets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -56,7 +58,7 @@ impl ShownGroups {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    pub(crate) fn replace(&self, sets: Vec<(Vec<Rank>, bool)>) {
+    pub(crate) fn replace(&self, sets: Vec<ShownGroup>) {
         *self.sets() = sets;
     }
 }
