@@ -76,33 +76,31 @@ pub fn updates(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
         panels: &[&DRAWN],
         base: DRAWN[1],
     };
-    // Holds the lock of the benches. The launcher makes the namespaces.
-    let lab = Lab::up(Place::Here)?;
-    let mut records = blank(quick, cores);
-    measure(&figure, run, &mut records, |record| one(record, None, quick))?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    measure(&figure, run, blank(quick, cores), |record| one(record, None, quick))
 }
 
-/// Measures all records in turn, once in each round.
+/// Measures all records in turn, once in each round, and draws the figure.
 pub(super) fn measure(
     figure: &Figure,
     run: &Measuring<'_>,
-    records: &mut [Record],
+    mut records: Vec<Record>,
     one: impl Fn(&Record) -> Result<f64, Error>,
-) -> Result<(), Error> {
+) -> Result<Vec<Record>, Error> {
+    // Holds the lock of the benches. The launcher makes the namespaces.
+    let lab = Lab::up(Place::Here)?;
     for round in 1..=run.rounds.count {
         eprintln!("{}, round {round} of {}", figure.name, run.rounds.count);
-        for record in &mut *records {
+        for record in &mut records {
             let value = one(record)?;
             record.rounds.push(value);
         }
     }
-    for record in records {
+    for record in &mut records {
         record.value = median(&record.rounds).unwrap_or_default();
     }
-    Ok(())
+    drop(lab);
+    figure.save(run, &records)?;
+    Ok(records)
 }
 
 fn cores() -> Result<u32, Error> {

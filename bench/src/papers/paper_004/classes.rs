@@ -7,7 +7,6 @@
 use super::barrier::{MTU, blank_records, measure, names, one, sizes};
 use crate::dsm::DELIVERIES;
 use crate::error::Error;
-use crate::lab::{Lab, Place};
 use crate::papers::Measuring;
 use crate::papers::plot::Scale;
 use crate::papers::report::Figure;
@@ -44,13 +43,7 @@ pub fn classes(run: &Measuring<'_>) -> Result<Vec<Record>, Error> {
         panels: &[&DRAWN],
         base: DRAWN[3],
     };
-    // Holds the lock of the benches. The launcher makes the namespaces.
-    let lab = Lab::up(Place::Here)?;
-    let mut records = blank(quick);
-    measure(&figure, run, &mut records, |record| one(record, record.mode, quick))?;
-    drop(lab);
-    figure.save(run, &records)?;
-    Ok(records)
+    measure(&figure, run, blank(quick), |record| one(record, record.mode, quick))
 }
 
 /// Returns a record for each measurement, without values.
