@@ -95,7 +95,7 @@ fn wait_for_ports(hosts: &mut [Host]) {
                 came += other.link.receive(&mut |_| {}).unwrap();
             }
         }
-        // What is still on its way comes before this.
+        // Datagrams that are still on their way come before this.
         send(&mut first.link, to, b"last");
         let mut is_last = false;
         while !is_last {
@@ -166,7 +166,7 @@ fn datagrams_to_a_group_reach_all_members_and_nobody_else() {
             assert_eq!(take(&mut third.link, 1), [(first.bulk_address(), b"four".to_vec())]);
             nothing_comes(&mut second.link);
             nothing_comes(&mut first.link);
-            // What is not for the group comes as before.
+            // Datagrams that are not for the group come as before.
             send(&mut first.link, second.bulk_address(), b"five");
             assert_eq!(take(&mut second.link, 1), [(first.bulk_address(), b"five".to_vec())]);
             assert_eq!(first.link.statistics().unreachable, 0);

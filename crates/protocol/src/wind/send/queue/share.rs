@@ -65,7 +65,7 @@ impl Outbox {
             if progress.next == len {
                 self.end_sharing(piece.number);
             }
-            // What was lost may be sent again by now.
+            // Lost bytes may be sent again by now.
             self.drop_stale();
         }
     }
