@@ -125,6 +125,16 @@ impl Seal for HandshakeSeal {
 /// Bytes of the header that hold the length of the frames (WIRE-2).
 const FRAMES_LEN: Range<usize> = 18..20;
 
+/// Returns the length of header and frames, which every kind of seal covers. Payload that lies
+/// behind them in the same bytes is covered by some kinds only.
+pub(super) fn end_of_frames(datagram: &[u8]) -> usize {
+    let frames_len = datagram
+        .get(FRAMES_LEN)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u16::from_le_bytes);
+    (HEADER_LEN + usize::from(frames_len)).min(datagram.len())
+}
+
 /// Reseals as an attacker on the path who does not know the job's secret. Such an attacker can
 /// correct a checksum, but not a handshake's seal.
 impl Reseal for Checksum {
@@ -135,11 +145,7 @@ impl Reseal for Checksum {
             return;
         };
         let (covered, tag) = datagram.split_at_mut(end);
-        let frames_len = covered
-            .get(FRAMES_LEN)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u16::from_le_bytes);
-        let (head, payload) = covered.split_at((HEADER_LEN + usize::from(frames_len)).min(end));
+        let (head, payload) = covered.split_at(end_of_frames(covered));
         self.tag(&[head, payload], tag);
     }
 }

@@ -2,7 +2,7 @@
 //! that it reuses. Each lane has its own batch, so that small datagrams go although the link has no
 //! room for bulk.
 
-use crate::sealing::seal::{DataSeal, Seals};
+use crate::sealing::seal::{DataSeal, Seals, end_of_frames};
 use crate::sealing::session::SealingKeys;
 use arrayvec::ArrayVec;
 use oikaze_os::memory::Gather;
@@ -62,8 +62,6 @@ pub(crate) struct TxBatch {
     bytes: Vec<u8>,
     /// Position at which the head of the next datagram begins.
     begin: usize,
-    /// Number of payload bytes at the end of the next head; the seal treats them as payload.
-    packed: usize,
     /// Is `true` if the link had no room for the datagrams that wait.
     stopped: bool,
 }
@@ -97,7 +95,6 @@ impl TxBatch {
         }
         // Drop a datagram that was begun and not pushed.
         self.bytes.truncate(self.begin);
-        self.packed = 0;
         Some(&mut self.bytes)
     }
 
@@ -108,10 +105,7 @@ impl TxBatch {
 
     /// Appends payload to the next datagram through `fill`, and returns what `fill` returns.
     pub fn pack(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
-        let begin = self.bytes.len();
-        let filled = fill(&mut self.bytes);
-        self.packed = self.bytes.len().saturating_sub(begin);
-        filled
+        fill(&mut self.bytes)
     }
 
     /// Seals the next datagram and adds it to the batch. Returns its number of bytes, or 0 if it
@@ -166,7 +160,9 @@ impl TxBatch {
         let Some((head, tag)) = datagram.split_at_mut_checked(end - self.begin) else {
             return false;
         };
-        let (frames, packed) = head.split_at(head.len().saturating_sub(self.packed));
+        // The frames end where the header says. What is packed behind them is payload, whoever has
+        // written it there, and some seals do not cover payload.
+        let (frames, packed) = head.split_at(end_of_frames(head));
         payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], tag));
         true
     }
