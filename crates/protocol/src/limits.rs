@@ -266,6 +266,11 @@ pub const GROUP_SPANS_CALM: u32 = 16;
 /// Number of messages, the latest that were sent as a whole, whose losses are repaired by group
 /// datagrams.
 pub const GROUP_REPAIRED_MESSAGES: usize = 8;
+/// Time within which a member has to answer whether it follows a stream.
+pub const GROUP_JOIN_TIME: Duration = Duration::from_secs(10);
+/// Number of rounds of probes, one after the other, after which multicast does not seem to reach a
+/// member at all. They take more than three seconds.
+pub const GROUP_ROUNDS_MAX: u8 = 3;
 /// Maximum number of probes that a member may leave unanswered.
 pub const GROUP_PROBES_MAX: u8 = 3;
 /// Time after which a member that was left out is probed again. It doubles each time up to

@@ -282,7 +282,7 @@ impl Connection {
                 return Some(Nonsense::Skipped { number });
             }
             // WIND-12.11: the peer may have credit and refusals for what another member has forged.
-            if self.groups.as_ref().is_some_and(|groups| groups.sends()) {
+            if self.groups.as_ref().is_some_and(|groups| groups.invites()) {
                 continue;
             }
             let (granted, most) = (ack.fields.credit, self.outbox.credit_possible());

@@ -74,6 +74,11 @@ impl Connection {
         self.outbox.unshare(number);
     }
 
+    /// Called when the peer is asked to follow a stream of this node.
+    pub(in crate::wind) fn invite_to_group(&mut self) {
+        self.groups.get_or_insert_with(Box::default).invite();
+    }
+
     /// Makes the peer a member of this node's stream. Returns `false` if the connection is not
     /// established.
     pub(in crate::wind) fn join_group(&mut self, stream: u64) -> bool {

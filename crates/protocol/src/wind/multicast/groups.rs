@@ -44,14 +44,20 @@ pub(in crate::wind) struct Groups {
     followed: Vec<FollowedStream>,
     pub flights: Vec<SharedFlight>,
     keys: u32,
-    /// Whether this node has ever sent group datagrams to the peer.
-    sends: bool,
+    /// Whether the peer has ever been asked to follow a stream of this node.
+    invites: bool,
 }
 
 impl Groups {
-    /// Returns `true` if this node sends group datagrams to the peer, or did so earlier.
-    pub fn sends(&self) -> bool {
-        self.sends
+    /// Returns `true` if the peer may follow a stream of this node, or did so earlier. From then on
+    /// other members can make the peer report what this node has not sent (WIND-12.11).
+    pub fn invites(&self) -> bool {
+        self.invites
+    }
+
+    /// Notes that the peer is asked to follow a stream of this node.
+    pub fn invite(&mut self) {
+        self.invites = true;
     }
 
     /// Begins to follow a stream. Returns `false` if there are too many.
@@ -118,7 +124,7 @@ impl Groups {
 
     /// Begins a flight to the peer. Numbers are those of the stream, none of which is skipped.
     pub fn join(&mut self, stream: u64, failure_time: Duration) {
-        self.sends = true;
+        self.invite();
         if self.flight(stream).is_none() {
             let flight = Flight::new(failure_time, 0);
             let (marks, fate) = (Marks::default(), GroupFate::default());

@@ -4,8 +4,8 @@
 use super::groups::GroupFate;
 use crate::Rank;
 use crate::limits::{
-    GROUP_HOLD_MIN, GROUP_HOLD_ROUND_TRIPS, GROUP_LOSS_MAX, GROUP_LOSS_SPAN, GROUP_PROBES_MAX,
-    GROUP_RETRY_MAX, GROUP_RETRY_MIN, GROUP_SPANS_CALM,
+    GROUP_HOLD_MIN, GROUP_HOLD_ROUND_TRIPS, GROUP_JOIN_TIME, GROUP_LOSS_MAX, GROUP_LOSS_SPAN,
+    GROUP_PROBES_MAX, GROUP_RETRY_MAX, GROUP_RETRY_MIN, GROUP_ROUNDS_MAX, GROUP_SPANS_CALM,
 };
 use crate::time::Time;
 use core::time::Duration;
@@ -22,7 +22,7 @@ pub enum MemberState {
     /// The member gets its messages alone, because it answered no probe, held the others up or lost
     /// too much. It is probed again later.
     Out,
-    /// The member does not follow the stream.
+    /// The member does not follow the stream, or did not answer in time.
     Refused,
     /// The connection to the member has ended, or the member is a new process.
     Lost,
@@ -37,6 +37,10 @@ pub(super) struct Member {
     proof_from: u64,
     /// Number of probes since then that were sent.
     probes: u8,
+    /// Number of rounds of probes since the member was proven last, none of which was answered.
+    vain_rounds: u8,
+    /// Time by which the member has to answer whether it follows the stream.
+    join_by: Option<Time>,
     /// Time of the next probe, or of the end of the wait for an answer.
     due: Time,
     /// Time until the next retry, once the member is left out.
@@ -56,6 +60,8 @@ impl Member {
             state: MemberState::Invited,
             proof_from: 0,
             probes: 0,
+            vain_rounds: 0,
+            join_by: None,
             due: Time(0),
             retry: GROUP_RETRY_MIN,
             held_since: None,
@@ -67,6 +73,28 @@ impl Member {
     /// Returns `true` if the member can still be proven.
     pub fn is_possible(&self) -> bool {
         !matches!(self.state, MemberState::Refused | MemberState::Lost)
+    }
+
+    /// Returns `true` if the member can still be proven, and multicast is not known to be lost on
+    /// the way to it.
+    pub fn is_hopeful(&self) -> bool {
+        self.is_possible() && self.vain_rounds < GROUP_ROUNDS_MAX
+    }
+
+    /// Notes that the member is asked to follow the stream.
+    pub fn invited(&mut self, now: Time) {
+        self.join_by = Some(now + GROUP_JOIN_TIME);
+    }
+
+    /// Returns `true` if the member's answer is awaited. One that comes too late is a refusal.
+    pub fn is_awaited(&mut self, now: Time) -> bool {
+        if self.state != MemberState::Invited {
+            return false;
+        }
+        if self.join_by.is_some_and(|at| at <= now) {
+            self.state = MemberState::Refused;
+        }
+        true
     }
 
     pub fn is_proven(&self) -> bool {
@@ -98,7 +126,11 @@ impl Member {
 
     /// Returns the next time at which the member's state may change by itself.
     pub fn next_timeout(&self) -> Option<Time> {
-        matches!(self.state, MemberState::Joined | MemberState::Out).then_some(self.due)
+        match self.state {
+            MemberState::Joined | MemberState::Out => Some(self.due),
+            MemberState::Invited => self.join_by,
+            MemberState::Proven | MemberState::Refused | MemberState::Lost => None,
+        }
     }
 
     /// Learns from the fate of the group datagrams that were addressed to the member. Returns
@@ -107,9 +139,14 @@ impl Member {
         match self.state {
             MemberState::Joined if self.probes > 0 && fate.largest >= self.proof_from => {
                 (self.state, self.judged, self.calm) = (MemberState::Proven, fate, 0);
+                self.vain_rounds = 0;
                 false
             }
-            MemberState::Joined => self.probes >= GROUP_PROBES_MAX && self.due <= now,
+            MemberState::Joined => {
+                let is_in_vain = self.probes >= GROUP_PROBES_MAX && self.due <= now;
+                self.vain_rounds = self.vain_rounds.saturating_add(u8::from(is_in_vain));
+                is_in_vain
+            }
             MemberState::Proven => fate.given_up || self.loses_too_much(fate),
             MemberState::Out if self.due <= now => {
                 self.joined(next, now);
@@ -212,5 +249,44 @@ mod tests {
         }
         member.leave_out(now);
         assert_eq!(member.next_timeout(), Some(now + GROUP_RETRY_MIN));
+    }
+
+    /// WIND-12.8: a stream is not kept for a member that multicast never reaches, until the member
+    /// answers a probe after all.
+    #[test]
+    fn member_that_answers_no_probe_is_without_hope() {
+        let mut member = proven();
+        let mut now = Time(0);
+        let mut fate = GroupFate { largest: 8, ..GroupFate::default() };
+        for round in 1..=GROUP_ROUNDS_MAX {
+            assert!(member.is_hopeful(), "before round {round}");
+            member.joined(9, now);
+            (0..GROUP_PROBES_MAX).for_each(|_| member.probed(now, Duration::ZERO));
+            assert!(!member.learn(fate, 12, now), "the last probe may be answered");
+            now += GROUP_HOLD_MIN;
+            assert!(member.learn(fate, 12, now));
+            member.leave_out(now);
+        }
+        assert!(!member.is_hopeful() && member.is_possible());
+        now += GROUP_RETRY_MAX;
+        member.learn(fate, 12, now);
+        member.probed(now, Duration::ZERO);
+        fate.largest = 12;
+        member.learn(fate, 13, now);
+        assert!(member.is_proven() && member.is_hopeful());
+    }
+
+    /// WIND-12.8: a member that does not say in time whether it follows the stream does not.
+    #[test]
+    fn member_that_does_not_answer_in_time_has_refused() {
+        let mut member = Member::new(1);
+        assert!(member.is_awaited(Time(u64::MAX)), "it was not asked");
+        assert_eq!((member.state, member.next_timeout()), (MemberState::Invited, None));
+        member.invited(Time(7));
+        let end = Time(7) + GROUP_JOIN_TIME;
+        assert_eq!(member.next_timeout(), Some(end));
+        assert!(member.is_awaited(Time(end.0 - 1)) && member.is_possible());
+        member.is_awaited(end);
+        assert_eq!((member.state, member.next_timeout()), (MemberState::Refused, None));
     }
 }

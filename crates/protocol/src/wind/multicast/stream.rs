@@ -48,8 +48,8 @@ pub struct GroupStatistics {
 ///
 /// In one turn the owner calls, after the connections have received: [`timeout`](Self::timeout) if
 /// the time of [`next_timeout`](Self::next_timeout) has come; [`post`](Self::post) as wanted; and
-/// [`transmit`](Self::transmit) while it returns a datagram. It calls [`end`](Self::end) before it
-/// drops the stream.
+/// [`transmit`](Self::transmit) while it returns a datagram. It calls [`invite`](Self::invite) when
+/// it asks the members to follow the stream, and [`end`](Self::end) before it drops the stream.
 #[derive(Debug)]
 pub struct GroupStream {
     id: u64,
@@ -112,18 +112,31 @@ impl GroupStream {
         self.members.iter().filter(|member| member.is_proven()).count() >= GROUP_RECEIVERS_MIN
     }
 
-    /// Returns `false` if the stream can never share another message, because too few members are
-    /// left or its numbers are used up.
+    /// Returns `false` if the stream is not likely to share another message, because multicast does
+    /// not reach enough members, too few of them are left, or its numbers are used up.
     #[must_use]
     pub fn is_usable(&self) -> bool {
-        let possible = self.members.iter().filter(|member| member.is_possible()).count();
-        possible >= GROUP_RECEIVERS_MIN && self.next < DATAGRAM_NUMBER_MAX
+        let hopeful = self.members.iter().filter(|member| member.is_hopeful()).count();
+        hopeful >= GROUP_RECEIVERS_MIN && self.next < DATAGRAM_NUMBER_MAX
     }
 
     /// Returns the index of a member.
     pub(super) fn index_of(&self, rank: Rank) -> Option<u8> {
         let at = self.members.iter().position(|member| member.rank == rank)?;
         u8::try_from(at).ok()
+    }
+
+    /// Called when the owner asks the members to follow the stream. From then on they can hear each
+    /// other (WIND-12.11), and have [`GROUP_JOIN_TIME`] to answer.
+    ///
+    /// [`GROUP_JOIN_TIME`]: crate::limits::GROUP_JOIN_TIME
+    pub fn invite(&mut self, now: Time, members: &mut impl Members) {
+        for member in &mut self.members {
+            member.invited(now);
+            if let Some(connection) = members.connection(member.rank) {
+                connection.invite_to_group();
+            }
+        }
     }
 
     /// Called when a member follows the stream. Probes show whether multicast reaches it.
@@ -190,7 +203,7 @@ impl GroupStream {
         let mut lost = 0;
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index) else { break };
-            if !member.is_possible() || member.state == MemberState::Invited {
+            if !member.is_possible() || member.is_awaited(now) {
                 continue;
             }
             let connection = members.connection(member.rank);

@@ -1,6 +1,6 @@
 //! Group datagrams that no sender sent so: forged by another member, replayed, or of an old stream.
 
-use super::world::{Group, STREAM};
+use super::world::{Ends, Group, STREAM};
 use crate::limits::NUMBERS_AHEAD_MAX;
 use crate::wind::multicast::MemberState;
 use crate::wind::tests::support::channel::Faults;
@@ -180,15 +180,11 @@ fn datagram_to_others_is_ignored() {
     assert!(group.members[0].connection.is_idle());
 }
 
-/// WIND-12.11: what a member forges can spoil its victim's multicast and messages, as SEAL-8 says,
-/// and never ends the connection.
-#[test]
-fn forged_numbers_end_no_connection() {
-    let mut group = Group::proven(3, Settings::default(), Faults::default(), 9);
-    // A number that the sender will not use for long, and a refused credited message of a number
-    // that it has not posted.
+/// Returns a forged datagram with a number that the sender will not use for long. It begins a
+/// credited message of a number that the sender has not posted, which is refused.
+fn refused_ahead() -> Vec<u8> {
     let head = Words { id: 4, refuse: true, place: false }.head(0);
-    let forged = datagram(STREAM, 1 << 20, |builder| {
+    datagram(STREAM, 1 << 20, |builder| {
         builder.fragment(Fragment { message_low: 0, offset: 0 }, 100);
         builder.group(1, [500].into_iter());
         builder.open(&Open {
@@ -198,8 +194,32 @@ fn forged_numbers_end_no_connection() {
             head: &head,
             len: 100,
         });
-    });
-    group.give(1, &View::parse(&forged).unwrap());
+    })
+}
+
+/// WIND-12.11: a member that is asked to follow the stream can forge datagrams before the sender
+/// knows who has joined. A node that was never asked has no such excuse.
+#[test]
+fn refusals_of_what_was_forged_early_end_no_connection() {
+    for is_invited in [true, false] {
+        let mut group = Group::new(3, Settings::default(), Faults::default(), 21);
+        if is_invited {
+            group.stream.invite(group.now, &mut Ends(&mut group.sender));
+        }
+        assert!(group.members[0].connection.follow_stream(STREAM));
+        group.give(1, &View::parse(&refused_ahead()).unwrap());
+        (0..200).for_each(|_| group.step());
+        assert_eq!(group.members[0].handler.refused.len(), 1);
+        assert_eq!(group.sender[0].connection.is_established(), is_invited);
+    }
+}
+
+/// WIND-12.11: what a member forges can spoil its victim's multicast and messages, as SEAL-8 says,
+/// and never ends the connection.
+#[test]
+fn forged_numbers_end_no_connection() {
+    let mut group = Group::proven(3, Settings::default(), Faults::default(), 9);
+    group.give(1, &View::parse(&refused_ahead()).unwrap());
     assert_eq!(group.members[0].handler.refused.len(), 1);
     for id in 1..20 {
         group.post(&message(Class::Ordered, id, 60_000), &[1, 2, 3]);
