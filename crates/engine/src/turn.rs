@@ -84,7 +84,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let (mut out, _, inbox) = self.stages();
             settle(&mut out, inbox);
         }
-        if self.is_pressed(now) || self.groups.own.have_due(now, &mut self.peers) {
+        // Looking at streams comes first, because it may leave members something to send.
+        let is_stream_due = self.groups.own.have_due(now, &mut self.peers);
+        if is_stream_due || self.is_pressed(now) {
             return self.finish_turn(now, received);
         }
         if received > 0 {
@@ -111,6 +113,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         settle(&mut out, inbox);
         out.peers.timers(now);
         out.layers.timers(now);
+        out.close_useless_streams();
         out.post_retries();
         for _ in 0..SUBMISSIONS_PER_TURN {
             let Some(submission) = submissions.pop() else { break };
@@ -127,7 +130,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (sent, cut) = transmitter.send_due();
         let smaller = transmitter.apply_refused_sizes();
         out.peers.set_due(false);
-        out.groups.show();
+        out.groups.show(now);
         regions::end_broken(&mut out, egress, inbox);
         let asked = out.shm.send(now, out.layers, out.ops, inbox);
         if out.shm.have_ended() {

@@ -18,8 +18,26 @@ pub enum GroupState {
     Unknown,
 }
 
-/// Receivers of a group, sorted; `true` if all of them hear it.
-type ShownGroup = (Vec<Rank>, bool);
+/// A group as other threads see it.
+#[derive(Debug)]
+pub(crate) struct ShownGroup {
+    /// Receivers for which the group was opened, sorted.
+    pub receivers: Vec<Rank>,
+    /// Receivers that hear the group, sorted.
+    pub hearing: Vec<Rank>,
+}
+
+/// Returns `true` if a stream that was opened for `opened_for` serves messages to `receivers`. Both
+/// are sorted. At least half of those that hear a datagram must be its addressees, because it costs
+/// the others its time on their cables.
+pub(crate) fn serves(opened_for: &[Rank], receivers: &[Rank]) -> bool {
+    receivers.len() * 2 >= opened_for.len()
+        && receivers.iter().all(|rank| opened_for.binary_search(rank).is_ok())
+}
+
+fn are_all_in(receivers: &[Rank], hearing: &[Rank]) -> bool {
+    receivers.iter().all(|rank| hearing.binary_search(rank).is_ok())
+}
 
 /// Groups of a node, for threads outside of the engine.
 #[derive(Debug, Default)]
@@ -35,9 +53,12 @@ impl ShownGroups {
         if !self.is_on() {
             return GroupState::Closed;
         }
-        match self.sets().iter().find(|(set, _)| set == receivers) {
-            Some((_, true)) => GroupState::Open,
-            Some((_, false)) => GroupState::Closed,
+        let sets = self.sets();
+        let serving = sets.iter().filter(|group| serves(&group.receivers, receivers));
+        // The engine takes the smallest one, too.
+        match serving.min_by_key(|group| group.receivers.len()) {
+            Some(group) if are_all_in(receivers, &group.hearing) => GroupState::Open,
+            Some(_) => GroupState::Closed,
             None => GroupState::Unknown,
         }
     }

@@ -2,7 +2,7 @@
 //! have different ones. A collision costs the members a look-up for each foreign datagram.
 
 use oikaze_os::secrets::secret::Secret;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Administratively scoped addresses for the use of an organisation, 239.192.0.0/14 (RFC 2365).
 const IPV4_PREFIX: u32 = 0xefc0_0000;
@@ -36,30 +36,34 @@ impl GroupAddresses {
     pub fn for_peer(&self, peer: SocketAddr) -> SocketAddr {
         if peer.is_ipv4() { self.ipv4 } else { self.ipv6 }
     }
-}
 
-/// Returns `true` if a peer may ask this node to join this group: it is of the prefixes for jobs,
-/// so no peer makes the node join groups of other programs.
-pub(crate) fn may_be_joined(group: SocketAddr) -> bool {
-    let is_of_prefix = match group.ip() {
-        IpAddr::V4(v4) => (u32::from(v4) ^ IPV4_PREFIX).leading_zeros() >= IPV4_PREFIX_LEN,
-        IpAddr::V6(v6) => v6.segments().first() == Some(&IPV6_PREFIX),
-    };
-    is_of_prefix && group.port() >= PORTS_FIRST
+    /// Returns `true` if this is the address of one of the job's groups. A node joins no other, so
+    /// no peer makes it join groups of other programs.
+    pub fn contain(&self, group: SocketAddr) -> bool {
+        group == self.ipv4 || group == self.ipv6
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
+
+    fn of_job(seed: u8) -> GroupAddresses {
+        GroupAddresses::of_job(&Secret::from_bytes([seed; 32]))
+    }
 
     /// WIND-13.2.
     #[test]
     fn groups_of_jobs_differ_and_lie_in_their_prefixes() {
-        let addresses: Vec<GroupAddresses> =
-            (0..100).map(|seed| GroupAddresses::of_job(&Secret::from_bytes([seed; 32]))).collect();
+        let addresses: Vec<GroupAddresses> = (0..100).map(of_job).collect();
         for GroupAddresses { ipv4, ipv6 } in &addresses {
-            assert!(may_be_joined(*ipv4) && may_be_joined(*ipv6), "{ipv4} {ipv6}");
-            assert!(ipv4.ip().is_multicast() && ipv6.ip().is_multicast());
+            let (IpAddr::V4(v4), IpAddr::V6(v6)) = (ipv4.ip(), ipv6.ip()) else {
+                panic!("{ipv4} {ipv6}")
+            };
+            assert_eq!((v4.octets()[0], v4.octets()[1] & 0xfc), (239, 192), "{ipv4}");
+            assert_eq!(v6.segments()[0], 0xff15, "{ipv6}");
+            assert!(ipv4.port() >= PORTS_FIRST && ipv6.port() >= PORTS_FIRST);
         }
         let mut distinct: Vec<String> = addresses.iter().map(|of| of.ipv4.to_string()).collect();
         distinct.sort();
@@ -67,22 +71,15 @@ mod tests {
         assert_eq!(distinct.len(), addresses.len());
     }
 
+    /// WIND-13.3.
     #[test]
-    fn groups_of_others_are_not_joined() {
-        for text in [
-            "239.191.255.255:50000",
-            "239.196.0.0:50000",
-            "224.0.0.1:50000",
-            "10.0.0.1:50000",
-            "239.192.0.1:49151",
-            "[ff02::1]:50000",
-            "[ff12::1]:50000",
-            "[fd00::1]:50000",
-        ] {
-            assert!(!may_be_joined(text.parse().unwrap()), "{text}");
-        }
-        for text in ["239.192.0.0:49152", "239.195.255.255:65535", "[ff15::1]:50000"] {
-            assert!(may_be_joined(text.parse().unwrap()), "{text}");
+    fn groups_of_others_are_not_of_the_job() {
+        let (mine, other) = (of_job(1), of_job(2));
+        assert!(mine.contain(mine.ipv4) && mine.contain(mine.ipv6));
+        let mut other_port = mine.ipv4;
+        other_port.set_port(mine.ipv4.port() ^ 1);
+        for group in [other.ipv4, other.ipv6, other_port, ([224, 0, 0, 1], 50_000).into()] {
+            assert!(!mine.contain(group), "{group}");
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod alike;
 pub(crate) mod counters;
 mod ids;
 pub(crate) mod own;
+mod sets;
 pub(crate) mod subscriptions;
 
 use crate::client::shown_groups::ShownGroups;
@@ -73,8 +74,8 @@ impl Groups {
     }
 
     /// Shows other threads which groups are open, if that has changed.
-    pub fn show(&mut self) {
-        if let Some(sets) = self.own.changed_sets() {
+    pub fn show(&mut self, now: Time) {
+        if let Some(sets) = self.own.changed_sets(now) {
             self.shown.replace(sets);
         }
     }

@@ -195,6 +195,7 @@ impl<L: Link> Transmitter<'_, L> {
 
     /// Returns the indices of the streams that have something to send.
     fn due_streams(&mut self) -> VecDeque<usize> {
+        self.groups.own.note_active(self.peers);
         let count = self.groups.own.len();
         (0..count).filter(|index| self.stream_has_due(*index)).collect()
     }
@@ -218,11 +219,12 @@ impl<L: Link> Transmitter<'_, L> {
         let Self { peers, groups, memory, egress, seals, now, .. } = self;
         let batch = &mut egress.lanes.bulk;
         let own = groups.own.get_mut(index)?;
-        let GroupTransmit { payload, rows, .. } =
+        let GroupTransmit { payload, rows, was_sent, .. } =
             own.stream.transmit(*now, *peers, batch.next()?)?;
         let transmit = Transmit {
             payload,
             rows,
+            was_sent,
             lane: Lane::Bulk,
             mode: SendMode::Any,
             ..Transmit::small(0, false)

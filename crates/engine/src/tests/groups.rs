@@ -5,9 +5,10 @@ use oikaze_os::net::{
     Arrival, Group, LinkProperties, LocalAddress, Outgoing, Sink, Statistics as LinkStatistics,
 };
 use oikaze_protocol::collective::{CollectiveCall, ParcelHead, ParcelPurpose, WHOLE};
-use oikaze_protocol::limits::{DATAGRAM_MIN, GROUP_BODY_MIN};
+use oikaze_protocol::limits::{DATAGRAM_MIN, GROUP_BODY_MIN, GROUP_JOIN_TIME};
 use oikaze_protocol::random::Random;
-use oikaze_protocol::rma::Rma;
+use oikaze_protocol::rma::{Rma, StreamOffer, StreamStep};
+use oikaze_protocol::seal::{CipherKind, StreamSecret};
 use oikaze_protocol::wind::Token;
 use oikaze_protocol::wind::multicast::MemberState;
 use oikaze_protocol::wire::SealKind;
@@ -200,6 +201,14 @@ impl Cluster {
         }
     }
 
+    /// Runs turns until this time, in steps of a millisecond.
+    fn run_to(&mut self, until: Time) {
+        while self.now < until {
+            self.now += Duration::from_millis(1);
+            self.step();
+        }
+    }
+
     fn run(&mut self, what: &str, mut until: impl FnMut(&mut Cluster) -> bool) {
         for _ in 0..100_000 {
             if until(self) {
@@ -254,7 +263,9 @@ const LONG: usize = 1 << 20;
 /// WIND-13.1, SEAL-8.2: bytes for several nodes go once, whatever the seal.
 #[test]
 fn message_to_several_nodes_goes_once() {
-    for seal in [SealKind::Encrypted, SealKind::Authenticated, SealKind::EndToEnd] {
+    let seals =
+        [SealKind::Encrypted, SealKind::Authenticated, SealKind::EndToEnd, SealKind::HeaderOnly];
+    for seal in seals {
         let mut cluster = Cluster::new(&Options { seal, ..Options::default() });
         let before = cluster.open_stream(&OTHERS);
         let to_groups = cluster.switch().to_groups;
@@ -275,21 +286,111 @@ fn message_to_several_nodes_goes_once() {
     }
 }
 
-/// WIND-12.3, WIND-12.8: where multicast arrives nowhere, each node gets its messages alone.
+/// WIND-13.3: where multicast arrives nowhere, each node gets its messages alone. The stream is
+/// closed after a few probes, and another one is tried later, because networks change.
 #[test]
 fn network_without_multicast_costs_a_few_probes() {
     let mut cluster = Cluster::new(&Options::default());
     cluster.switch().loses_groups = true;
-    for tag in 0..6 {
-        cluster.post(&OTHERS, tag, 100_000);
-        cluster.wait(&OTHERS, tag + 1);
-    }
-    (0..20_000).for_each(|_| cluster.step());
-    cluster.post(&OTHERS, 9, 100_000);
-    cluster.wait(&OTHERS, 7);
+    let mut posted = 0;
+    let mut post_until = |cluster: &mut Cluster, seconds: u64| {
+        while cluster.now < Time(seconds * 1_000_000_000) {
+            cluster.post(&OTHERS, posted, 100_000);
+            posted += 1;
+            cluster.wait(&OTHERS, posted);
+            let next = cluster.now + Duration::from_millis(200);
+            cluster.run_to(next);
+        }
+    };
+    post_until(&mut cluster, 8);
+    assert_eq!(cluster.at(0).groups.own.len(), 0, "the stream is closed");
+    assert!((1..4).all(|rank| cluster.at(rank).groups.subscriptions.of_sender(0).is_none()));
     let probes = cluster.switch().to_groups;
-    assert!((1..40).contains(&probes), "{probes} probes");
-    assert_eq!(cluster.counters(0).group_messages, 0);
+    assert!((3..=27).contains(&probes), "{probes} probes");
+    assert_eq!(cluster.at(0).shown_groups().state(&OTHERS), GroupState::Closed);
+    let counters = cluster.counters(0);
+    assert_eq!((counters.group_messages, counters.group_streams_opened), (0, 1));
+    // The network has changed by the next try.
+    cluster.switch().loses_groups = false;
+    post_until(&mut cluster, 20);
+    let counters = cluster.counters(0);
+    assert_eq!((counters.group_members, counters.group_streams_opened), (3, 2));
+    assert!(counters.group_messages > 0);
+}
+
+/// WIND-13.2: the streams of receivers that do not answer are closed, too.
+#[test]
+fn stream_that_nobody_joins_is_closed() {
+    let mut cluster = Cluster::new(&Options::default());
+    (0..2).for_each(|tag| cluster.post(&OTHERS, tag, LONG));
+    let mut late = [1, 2].map(|rank| cluster.engines[rank].take());
+    // They stand still for a time that is too short to be taken for their end.
+    cluster.now += GROUP_JOIN_TIME;
+    assert_eq!(cluster.at(0).groups.own.len(), 1);
+    cluster.at(0).groups.own.note_all();
+    (0..10).for_each(|_| cluster.step());
+    assert_eq!(cluster.at(0).groups.own.len(), 0);
+    for rank in [1, 2] {
+        cluster.engines[rank] = late[rank - 1].take();
+    }
+    cluster.wait(&OTHERS, 2);
+}
+
+/// WIND-12.4, WIND-13.2: a message to some of the receivers goes in the stream of all.
+#[test]
+fn fewer_receivers_share_in_the_stream_of_all() {
+    let mut cluster = Cluster::new(&Options::default());
+    let before = cluster.open_stream(&OTHERS);
+    let sent = cluster.switch().to_nodes;
+    for tag in 5..9 {
+        cluster.post(&[1, 3], tag, LONG);
+    }
+    cluster.wait(&[1, 3], before + 4);
+    assert_eq!(cluster.received[2], before);
+    let counters = cluster.counters(0);
+    assert_eq!((counters.group_streams_opened, counters.group_messages), (1, 4));
+    assert!(cluster.switch().to_nodes - sent < LONG, "they went to the group");
+}
+
+/// WIND-13.3: what nodes say about streams waits while a connection has no room for it.
+#[test]
+fn stream_opens_although_connections_are_full() {
+    let mut cluster = Cluster::new(&Options::default());
+    cluster.post(&OTHERS, 0, LONG);
+    for rank in OTHERS {
+        let now = cluster.now;
+        for _ in 0..MESSAGES_IN_FLIGHT {
+            let (submission, _) = tracked(put(0, 1), None);
+            cluster.at(rank).submit(submission, now);
+        }
+    }
+    cluster.post(&OTHERS, 1, LONG);
+    cluster.run("members", |cluster| cluster.counters(0).group_members == 3);
+    cluster.wait(&OTHERS, 2);
+}
+
+/// WIND-13.3: a node joins no group for a stream that it does not follow.
+#[test]
+fn refused_streams_leave_no_group_behind() {
+    let mut cluster = Cluster::new(&Options::default());
+    let offer = |group| StreamOffer {
+        member: 0,
+        cipher: CipherKind::Aes128Gcm,
+        group,
+        secret: StreamSecret::from_bytes([0; StreamSecret::LEN]),
+    };
+    let mine = cluster.at(1).groups.addresses.ipv4;
+    let foreign = SocketAddr::from(([239, 192, 0, 1], mine.port()));
+    let open = |cluster: &mut Cluster, from, id, group| {
+        cluster.at(1).layers.stream_steps.push((from, id, StreamStep::Open(offer(group))));
+        cluster.step();
+        cluster.switch().joined.len()
+    };
+    assert_eq!(open(&mut cluster, 0, 70, foreign), 0, "a group of another program");
+    cluster.engines[3] = None;
+    cluster.run("the end", |cluster| cluster.at(1).inbox().take_death().is_some());
+    assert_eq!(open(&mut cluster, 3, 71, mine), 0, "the connection has ended");
+    assert_eq!(open(&mut cluster, 0, 72, mine), 1);
 }
 
 /// WIND-12.7: each member repairs what it has lost by its own connection.
@@ -476,6 +577,7 @@ fn group_that_loses_a_receiver_is_shown_as_closed() {
     open_group(&mut cluster, &OTHERS);
     cluster.engines[3] = None;
     cluster.run("the loss", |_| shown.state(&OTHERS) != GroupState::Open);
+    cluster.run("the end", |_| shown.state(&OTHERS) == GroupState::Unknown);
     open_group(&mut cluster, &OTHERS[..2]);
     send_parcels(&mut cluster, &OTHERS[..2], 1, true);
     assert_eq!(cluster.counters(0).group_messages, 1);

@@ -109,17 +109,17 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
             peers.iter().filter(|(_, at)| is_member(at)).map(|(rank, _)| *rank).collect();
         let near = peers.iter().map(|(_, at)| *at).find(is_member);
         let (Some(peer), true) = (near, members.len() >= GROUP_RECEIVERS_MIN) else {
-            return self.groups.own.give_up(receivers);
+            return self.groups.own.give_up(receivers, self.now);
         };
         let address = self.groups.addresses.for_peer(peer);
         let Ok(to) = self.link.route_group(&Group { address, peer }) else {
-            return self.groups.own.give_up(receivers);
+            return self.groups.own.give_up(receivers, self.now);
         };
         let secret = if self.seals.data.is_keyed() { draw().ok() } else { None };
         if secret.is_none() && self.seals.data.is_keyed() {
-            return self.groups.own.give_up(receivers);
+            return self.groups.own.give_up(receivers, self.now);
         }
-        while let Some(oldest) = self.groups.own.take_oldest_if_full() {
+        while let Some(oldest) = self.groups.own.take_oldest_if_full(self.now) {
             self.close_stream(oldest, None);
         }
         let id = self.groups.next_id(self.peers);
@@ -133,21 +133,22 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
             }
             StreamSendKeys::new(&identity, secret)
         });
-        let stream = GroupStream::new(id, &members, self.seals.data.kind());
+        let mut stream = GroupStream::new(id, &members, self.seals.data.kind());
+        stream.invite(self.now, self.peers);
         let own = OwnStream::new(stream, receivers, to, keys, self.now);
         self.groups.own.insert(own);
         let secret = secret.unwrap_or(StreamSecret::from_bytes([0; StreamSecret::LEN]));
         for (rank, member) in members.into_iter().zip(0..) {
             let secret = secret.clone();
             let offer = StreamOffer { member, cipher, group: address, secret };
-            self.post(rank, StreamStep::Open(offer).message(id));
+            self.post_or_hold(rank, StreamStep::Open(offer).message(id));
         }
     }
 
     /// Closes the streams that no two nodes can hear.
     pub fn close_useless_streams(&mut self) {
         while let Some(useless) = self.groups.own.take_useless() {
-            self.groups.own.give_up(useless.receivers.clone());
+            self.groups.own.give_up(useless.receivers.clone(), self.now);
             self.close_stream(useless, None);
         }
     }
@@ -158,7 +159,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         let members: Vec<Rank> = own.stream.members().map(|(rank, _)| rank).collect();
         for rank in members.into_iter().filter(|rank| Some(*rank) != ended) {
             if self.peers.is_connected(rank) {
-                self.post(rank, StreamStep::Close.message(own.stream.id()));
+                self.post_or_hold(rank, StreamStep::Close.message(own.stream.id()));
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Messages by which nodes open, join and close streams (WIND-13.3).
 
 use crate::flow::post::Outbound;
-use crate::groups::address::may_be_joined;
 use crate::groups::subscriptions::Subscription;
 use crate::sealing::stream::{StreamReceiveKeys, write_down};
 use oikaze_os::net::{Group, Link};
@@ -21,7 +20,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
                         Ok(()) => StreamStep::Joined,
                         Err(why) => StreamStep::Refused(why),
                     };
-                    self.post(from, answer.message(id));
+                    self.post_or_hold(from, answer.message(id));
                 }
                 StreamStep::Joined => {
                     if let Some(own) = self.groups.own.of_id(id) {
@@ -34,7 +33,6 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
                         own.stream.refused(from, self.now, self.peers);
                         own.note_change(self.now);
                     }
-                    self.close_useless_streams();
                 }
                 StreamStep::Close => self.unfollow(from, id),
             }
@@ -50,15 +48,18 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         let is_taken = self.peers.of_connection(id).is_some()
             || self.groups.own.contains(id)
             || self.groups.subscriptions.get_mut(id).is_some();
-        if is_taken || !may_be_joined(*group) {
+        if is_taken || !self.groups.addresses.contain(*group) {
             return Err(StreamRefusal::Contradiction);
         }
-        let peer = self.peers.address_of(from).ok_or(StreamRefusal::NoGroup)?;
-        let joined = self.link.join_group(&Group { address: *group, peer });
-        joined.map_err(|_| StreamRefusal::NoGroup)?;
-        let connection = self.peers.touch(from).map(|peer| &mut peer.connection);
-        if !connection.is_some_and(|connection| connection.follow_stream(id)) {
+        let address = self.peers.address_of(from).ok_or(StreamRefusal::NoGroup)?;
+        let Some(peer) = self.peers.touch(from) else { return Err(StreamRefusal::NoGroup) };
+        if !peer.connection.follow_stream(id) {
             return Err(StreamRefusal::TooMany);
+        }
+        // A socket is opened last, so that no refusal leaves one behind.
+        if self.link.join_group(&Group { address: *group, peer: address }).is_err() {
+            peer.connection.leave_stream(id);
+            return Err(StreamRefusal::NoGroup);
         }
         let stream = StreamIdentity { id, sender: from, cipher: *cipher };
         let keys = self.seals.data.is_keyed().then(|| {
