@@ -189,6 +189,12 @@ pub trait Handler {
         let _ = (from, number);
     }
 
+    /// Called when the beginning of an admitted message proves wrong, which a member of a multicast
+    /// stream has forged. The message may begin anew with another head (WIND-12.12).
+    fn replaced(&mut self, from: Rank, number: u64) {
+        self.withdrawn(from, number);
+    }
+
     /// Called when the connection has failed or the peer has restarted. Messages that have begun
     /// and were not delivered never will be.
     fn abandon(&mut self, from: Rank);

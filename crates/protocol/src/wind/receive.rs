@@ -15,7 +15,7 @@ use crate::wind::recv::queue::FrameOutcome;
 use crate::wind::send::queue::Outbox;
 use crate::wire::acknowledge::Acknowledgement;
 use crate::wire::frame::{CloseReason, Fragment, Frame, Open};
-use crate::wire::group::GroupAcknowledgement;
+use crate::wire::group::{Carrier, GroupAcknowledgement};
 use crate::wire::header::{Flags, Lane};
 use crate::wire::hello::CookieReply;
 use crate::wire::view::{Frames, Malformed, View};
@@ -414,8 +414,14 @@ impl Connection {
         } = self;
         let sending = &mut sending[lane];
         let limited = sending.in_flight() * 2 >= sending.controller.window();
-        let acked =
-            settle_items(&mut sending.flight, now, ack, outbox, events, |item| match item {
+        let acked = settle_items(
+            Carrier::Connection,
+            &mut sending.flight,
+            now,
+            ack,
+            outbox,
+            events,
+            |item| match item {
                 Item::AckSent { lane, largest, refusals: through } => {
                     received[lane].confirm(largest);
                     refusals.confirm(through);
@@ -426,7 +432,8 @@ impl Connection {
                 }
                 Item::SizeProbe => mtu.probe_acked(now),
                 Item::Message(_) | Item::Withdrawal(_) | Item::Fragment { .. } => {}
-            });
+            },
+        );
         if let Some(round_trip) = acked.round_trip {
             round_trips.record(round_trip);
         }
@@ -492,9 +499,10 @@ impl Connection {
     }
 }
 
-/// Settles what an acknowledgement of this flight is about. Calls `on_other` for each item that
-/// belongs to no message.
+/// Settles what an acknowledgement of this flight is about. Its datagrams are of one kind. Calls
+/// `on_other` for each item that belongs to no message.
 pub(super) fn settle_items(
+    carrier: Carrier,
     flight: &mut Flight,
     now: Time,
     ack: &Acknowledgement<'_>,
@@ -515,7 +523,7 @@ pub(super) fn settle_items(
                 }
                 _ => {
                     if let Some((number, before)) = row.replace((message, bytes)) {
-                        outbox.acked_fragment(number, before, events);
+                        outbox.acked_fragment(carrier, number, before, events);
                     }
                 }
             }
@@ -523,13 +531,13 @@ pub(super) fn settle_items(
         other => on_other(other),
     });
     if let Some((number, bytes)) = row {
-        outbox.acked_fragment(number, bytes, events);
+        outbox.acked_fragment(carrier, number, bytes, events);
     }
     acked
 }
 
 /// Returns `true` if the whole body of this message is in this datagram.
-pub(super) fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
+fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
     fragment.message_low == open.number as u32
         && fragment.offset == 0
         && payload.len() as u64 == open.len

@@ -312,8 +312,11 @@ impl Connection {
             builder = builder.limited(whole);
             // The fragments before this one bring the beginning, too.
             let news = self.received.both().iter().any(|arrivals| arrivals.has_news());
-            open = open
-                .filter(|_| !news || beside + Acknowledgement::frame_len(1, 0) <= builder.room());
+            // Only those of the connection count, and not those of group datagrams (WIND-12.11).
+            let is_repair = progress.opened_by_group;
+            open = open.filter(|_| {
+                !news || is_repair || beside + Acknowledgement::frame_len(1, 0) <= builder.room()
+            });
         }
         if let Some(open) = open {
             builder.open(&open);

@@ -13,6 +13,15 @@ const NUMBER: usize = 4;
 
 const _: () = assert!(GROUP_MEMBERS_MAX == 8 * MASK, "each member has one bit of the mask");
 
+/// Kind of datagram that carries a part of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// Datagram of the connection, which only the peer can have written.
+    Connection,
+    /// Group datagram, which any member of the stream can have written (WIND-12.11).
+    Group,
+}
+
 /// A checked GROUP frame: the members to which a group datagram is addressed, and the number of its
 /// message in the connection to each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::wind::send::message::Message;
 use crate::wind::send::mode::SendMode;
 use crate::wind::send::outgoing::{BodyPiece, SharedStage};
 use crate::wind::send::queue::Outbox;
-use crate::wire::group::GroupAcknowledgement;
+use crate::wire::group::{Carrier, GroupAcknowledgement};
 use crate::wire::header::Lane;
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -86,6 +86,7 @@ impl Connection {
         if established {
             let failure_time = self.settings.failure_time;
             self.groups.get_or_insert_with(Box::default).join(stream, failure_time);
+            self.outbox.withdraw_refused_messages();
         }
         established
     }
@@ -161,7 +162,8 @@ impl Connection {
             shared.flight.carry(Item::Fragment { message, offset, len });
             outbox.shared_sent(&piece);
             if planted(Bug::CountForAllMembers) && !is_first {
-                outbox.acked_fragment(message, offset..offset + u64::from(len), events);
+                let bytes = offset..offset + u64::from(len);
+                outbox.acked_fragment(Carrier::Group, message, bytes, events);
                 outbox.advance(events);
             }
         }
@@ -196,7 +198,7 @@ impl Connection {
             shared.filter(|shared| shared.flight.has_sent(ack.largest))
         {
             let limited = bulk.in_flight() * 2 >= bulk.controller.window();
-            let acked = settle_items(flight, now, ack, outbox, events, |_| {});
+            let acked = settle_items(Carrier::Group, flight, now, ack, outbox, events, |_| {});
             let late = acked.spurious.min(fate.lost);
             fate.lost -= late;
             fate.acknowledged += late + u64::from(acked.datagrams);

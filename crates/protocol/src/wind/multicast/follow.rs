@@ -7,7 +7,6 @@ use crate::time::Time;
 use crate::wind::ack::received::{Ranges, Wants};
 use crate::wind::connection::{Connection, Phase};
 use crate::wind::handler::{Handler, UpcallTarget};
-use crate::wind::receive::is_whole;
 use crate::wind::recovery::in_flight::Item;
 use crate::wind::recv::queue::FrameOutcome;
 use crate::wire::acknowledge::Acknowledgement;
@@ -157,19 +156,9 @@ impl Connection {
             delivered: &mut statistics.messages_delivered,
         };
         let fragment = Fragment { message_low: low, ..fragment };
-        let outcome = match (inbox.number(low), open) {
-            (None, _) => FrameOutcome::Duplicate,
-            (Some(number), Some(open)) => {
-                let open = Open { number, ..open };
-                let whole = is_whole(&fragment, &open, payload).then_some((fragment, payload));
-                match inbox.open(&open, whole, &mut above) {
-                    FrameOutcome::New if whole.is_none() => {
-                        inbox.fragment(fragment, true, payload, &mut above)
-                    }
-                    outcome => outcome,
-                }
-            }
-            (Some(_), None) => inbox.fragment(fragment, false, payload, &mut above),
+        let outcome = match inbox.number(low) {
+            None => FrameOutcome::Duplicate,
+            Some(number) => inbox.group_part(number, fragment, open, payload, &mut above),
         };
         match outcome {
             FrameOutcome::New => {}

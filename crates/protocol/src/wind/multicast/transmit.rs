@@ -227,7 +227,10 @@ impl GroupStream {
             size = size.min(connection.datagram_size());
             full |= connection.group_is_full_after(now, size);
             let stage = connection.outbox.get(message).map(|message| &message.stage);
-            opened &= matches!(stage, Some(Stage::Bulk(progress)) if progress.opened);
+            opened &= matches!(
+                stage,
+                Some(Stage::Bulk(progress)) if progress.opened || progress.opened_by_group
+            );
         }
         let frame_len = Addressees::frame_len(to.len());
         let sizes = Sizes::within(size.saturating_sub(frame_len), self.seal);

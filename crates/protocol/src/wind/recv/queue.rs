@@ -5,15 +5,18 @@
 //! is delivered when it is at the floor, an unordered one when it is whole.
 
 mod deliver;
+mod group;
 
 use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
+use crate::wind::ack::ranges::RangeSet;
 use crate::wind::handler::{Admission, Delivered, Handler, Refusal, UpcallTarget};
 use crate::wind::recv::credit::ReceiveCredit;
 use crate::wind::recv::prediction::{Expected, LatestFragment};
 use crate::wind::recv::reassembly::{Assembly, BodyDestination, Filled};
 use crate::wind::send::message::{Class, Head};
 use crate::wire::frame::{Fragment, Open, SmallMessage, Withdrawal};
+use crate::wire::group::Carrier;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -71,6 +74,20 @@ pub(crate) struct Inbox {
     assembly_max: u64,
     credit: ReceiveCredit,
     latest: LatestFragment,
+    /// Messages that are done, and of which only group datagrams have told the beginning so far
+    /// (WIND-12.11).
+    done_by_group: RangeSet,
+}
+
+/// Beginning of a message, as a frame tells it.
+#[derive(Clone, Copy)]
+struct Beginning<'a> {
+    number: u64,
+    class: Class,
+    /// Bytes of the body that cost credit, or `None` if the message costs none.
+    charge: Option<u64>,
+    head: &'a [u8],
+    len: u64,
 }
 
 impl Inbox {
@@ -83,6 +100,7 @@ impl Inbox {
             assembly_max,
             credit: ReceiveCredit::new(credit),
             latest: LatestFragment::default(),
+            done_by_group: RangeSet::new(),
         }
     }
 
@@ -103,8 +121,9 @@ impl Inbox {
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
         let SmallMessage { number, class, credited, head, body } = *message;
-        let charge = above.charge(credited, head, body.len() as u64);
-        match self.first_sight(number, charge) {
+        let len = body.len() as u64;
+        let charge = above.charge(credited, head, len);
+        match self.begin(&Beginning { number, class, charge, head, len }, above) {
             Ok(()) => {}
             Err(FrameOutcome::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
                 above.deliver(number, class, head, Delivered::Bytes(body));
@@ -149,15 +168,27 @@ impl Inbox {
     ) -> FrameOutcome {
         let Open { number, class, credited, head, len } = *open;
         let charge = above.charge(credited, head, len);
-        match (self.first_sight(number, charge), whole) {
-            (Ok(()), _) => {}
+        let beginning = Beginning { number, class, charge, head, len };
+        match (self.begin(&beginning, above), whole) {
+            (Ok(()), _) => self.open_new(&beginning, credited, whole, above),
             (Err(FrameOutcome::Duplicate), Some((fragment, bytes))) => {
-                return self.fragment(fragment, true, bytes, above);
+                self.fragment(fragment, true, bytes, above)
             }
             // A beginning is repeated until it is acknowledged, so a duplicate is not unusual.
-            (Err(FrameOutcome::Duplicate), None) => return FrameOutcome::New,
-            (Err(taken), _) => return taken,
+            (Err(FrameOutcome::Duplicate), None) => FrameOutcome::New,
+            (Err(taken), _) => taken,
         }
+    }
+
+    /// Processes the beginning of a message of which nothing is known.
+    fn open_new<U: Handler>(
+        &mut self,
+        beginning: &Beginning<'_>,
+        credited: bool,
+        whole: Option<(Fragment, &[u8])>,
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
+        let Beginning { number, class, charge, head, len } = *beginning;
         let Ok(kept_head) = Head::try_from(head) else { return FrameOutcome::Wrong };
         let now = whole
             .map(|(_, body)| body)
@@ -262,11 +293,25 @@ impl Inbox {
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
         let Some(message) = self.number(fragment.message_low) else {
-            return FrameOutcome::Duplicate;
+            let behind = (self.floor as u32).wrapping_sub(fragment.message_low);
+            let number = self.floor.saturating_sub(u64::from(behind));
+            return self.part_of_done(Carrier::Connection, number);
         };
-        let taken = self.fill(message, fragment.offset, bytes, above);
+        self.part(Carrier::Connection, message, (fragment.offset, bytes), opens, above)
+    }
+
+    /// Processes bytes of a message's body from this offset on.
+    fn part<U: Handler>(
+        &mut self,
+        carrier: Carrier,
+        message: u64,
+        (offset, bytes): (u64, &[u8]),
+        opens: bool,
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
+        let taken = self.fill(carrier, message, offset, bytes, above);
         if taken == FrameOutcome::New {
-            let (len, end) = (bytes.len(), fragment.offset + bytes.len() as u64);
+            let (len, end) = (bytes.len(), offset + bytes.len() as u64);
             self.latest = LatestFragment { message, end, len, opens };
         }
         taken
@@ -296,26 +341,34 @@ impl Inbox {
             Some(QueueSlot::Gathering(assembly)) if assembly.len != body.len() as u64 => {
                 FrameOutcome::Wrong
             }
-            Some(QueueSlot::Gathering(_)) => self.fill(number, 0, body, above),
+            Some(QueueSlot::Gathering(_)) => self.fill(Carrier::Connection, number, 0, body, above),
             _ => FrameOutcome::Duplicate,
         }
     }
 
     fn fill<U: Handler>(
         &mut self,
+        carrier: Carrier,
         number: u64,
         offset: u64,
         bytes: &[u8],
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
         let assembly = match self.slot(number) {
+            // The fragment must come again with the beginning that the connection tells.
+            Some(QueueSlot::Gathering(assembly))
+                if assembly.is_begun_by_group && carrier == Carrier::Connection =>
+            {
+                return FrameOutcome::Unknown;
+            }
             Some(QueueSlot::Gathering(assembly)) => assembly,
-            Some(QueueSlot::Done | QueueSlot::Held(_)) => return FrameOutcome::Duplicate,
+            Some(QueueSlot::Done) => return self.part_of_done(carrier, number),
+            Some(QueueSlot::Held(_)) => return FrameOutcome::Duplicate,
             Some(QueueSlot::Missing) | None => return FrameOutcome::Unknown,
         };
         let (handler, from) = (&mut *above.handler, above.from);
-        match assembly.fill(offset, bytes, |offset, part| handler.place(from, number, offset, part))
-        {
+        let place = |offset, part: &[u8]| handler.place(from, number, offset, part);
+        match assembly.fill(carrier, offset, bytes, place) {
             Filled::Outside => return FrameOutcome::Wrong,
             Filled::TooScattered => return FrameOutcome::NoRoom,
             Filled::Nothing => return FrameOutcome::Duplicate,
@@ -337,7 +390,7 @@ impl Inbox {
     ) -> FrameOutcome {
         let Withdrawal { number, charged, len } = withdrawal;
         let charge = charged.then_some(len);
-        match self.first_sight(number, charge) {
+        match self.begin_withdrawal(number, charge, above) {
             Ok(()) => {
                 self.charge(charge);
                 above.handler.withdrawn(above.from, number);

@@ -4,6 +4,7 @@ use crate::limits::BODY_RANGES_MAX;
 use crate::planted::{Bug, planted};
 use crate::wind::ack::ranges::RangeSet;
 use crate::wind::send::message::{Class, Head};
+use crate::wire::group::Carrier;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -25,6 +26,11 @@ pub(crate) struct Assembly {
     pub head: Head,
     pub len: u64,
     pub destination: BodyDestination,
+    /// Whether only group datagrams have told the beginning so far. What the connection says
+    /// replaces it (WIND-12.11).
+    pub is_begun_by_group: bool,
+    /// Whether group datagrams have brought bytes.
+    has_group_bytes: bool,
     have: RangeSet,
 }
 
@@ -48,7 +54,21 @@ impl Assembly {
         len: u64,
         destination: BodyDestination,
     ) -> Assembly {
-        Assembly { class, charge, head, len, destination, have: RangeSet::new() }
+        Assembly {
+            class,
+            charge,
+            head,
+            len,
+            destination,
+            is_begun_by_group: false,
+            has_group_bytes: false,
+            have: RangeSet::new(),
+        }
+    }
+
+    /// Notes that a group datagram began the message and brought all bytes so far.
+    pub fn begun_by_group(&mut self) {
+        (self.is_begun_by_group, self.has_group_bytes) = (true, true);
     }
 
     pub fn is_whole(&self) -> bool {
@@ -61,8 +81,15 @@ impl Assembly {
     }
 
     /// Processes bytes of the body. Calls `place` once for each range that has not arrived before
-    /// (WIRE-3.5, WIND-4.1).
-    pub fn fill(&mut self, offset: u64, bytes: &[u8], mut place: impl FnMut(u64, &[u8])) -> Filled {
+    /// (WIRE-3.5, WIND-4.1). In a buffer, bytes of the connection replace those of group datagrams
+    /// (WIND-12.11).
+    pub fn fill(
+        &mut self,
+        carrier: Carrier,
+        offset: u64,
+        bytes: &[u8],
+        mut place: impl FnMut(u64, &[u8]),
+    ) -> Filled {
         let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.len)
         else {
             return Filled::Outside;
@@ -74,6 +101,11 @@ impl Assembly {
         {
             return Filled::TooScattered;
         }
+        match carrier {
+            Carrier::Group => self.has_group_bytes = true,
+            Carrier::Connection if self.has_group_bytes => self.replace(&range, bytes),
+            Carrier::Connection => {}
+        }
         for new in self.have.missing(range.clone()) {
             let Some(part) = part(bytes, offset, &new) else { continue };
             let at = misplaced(new.start);
@@ -83,6 +115,15 @@ impl Assembly {
             }
         }
         if self.have.insert(range) { Filled::New } else { Filled::Nothing }
+    }
+
+    /// Writes bytes over those that a buffer has of this range.
+    fn replace(&mut self, range: &Range<u64>, bytes: &[u8]) {
+        let BodyDestination::Collect(buffer) = &mut self.destination else { return };
+        let filled = usize::try_from(range.start).ok().and_then(|start| buffer.get_mut(start..));
+        for (place, byte) in filled.into_iter().flatten().zip(bytes) {
+            *place = *byte;
+        }
     }
 }
 
@@ -131,10 +172,10 @@ mod tests {
             for (offset, size) in pieces {
                 let end = offset + size as u64;
                 if end > len {
-                    prop_assert_eq!(assembly.fill(offset, &vec![0; size], |_, _| panic!()), Filled::Outside);
+                    prop_assert_eq!(assembly.fill(Carrier::Connection, offset, &vec![0; size], |_, _| panic!()), Filled::Outside);
                     continue;
                 }
-                assembly.fill(offset, &source[offset as usize..end as usize], |at, bytes| {
+                assembly.fill(Carrier::Connection, offset, &source[offset as usize..end as usize], |at, bytes| {
                     for (n, byte) in bytes.iter().enumerate() {
                         assert_eq!(*byte, source[at as usize + n]);
                         times[at as usize + n] += 1;
@@ -152,9 +193,12 @@ mod tests {
         let mut assembly =
             Assembly::new(Class::Unordered, None, Head::new(), len, BodyDestination::Place);
         for n in 0..BODY_RANGES_MAX as u64 {
-            assert_eq!(assembly.fill(2 * n + 1, &[0], |_, _| {}), Filled::New);
+            assert_eq!(assembly.fill(Carrier::Connection, 2 * n + 1, &[0], |_, _| {}), Filled::New);
         }
-        assert_eq!(assembly.fill(len - 1, &[0], |_, _| {}), Filled::TooScattered);
-        assert_eq!(assembly.fill(0, &[0], |_, _| {}), Filled::New);
+        assert_eq!(
+            assembly.fill(Carrier::Connection, len - 1, &[0], |_, _| {}),
+            Filled::TooScattered
+        );
+        assert_eq!(assembly.fill(Carrier::Connection, 0, &[0], |_, _| {}), Filled::New);
     }
 }

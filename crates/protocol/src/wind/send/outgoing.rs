@@ -48,8 +48,10 @@ pub(crate) struct SendProgress {
     pub lost: RangeSet,
     /// Bytes before `next` that have arrived (WIND-4.3).
     pub acked: RangeSet,
-    /// Whether the peer knows the message's beginning.
+    /// Whether the connection has told the peer the message's beginning.
     pub opened: bool,
+    /// Whether group datagrams have told it, which another member can have forged (WIND-12.11).
+    pub opened_by_group: bool,
     /// Whether the message is in the rotation.
     pub active: bool,
 }

@@ -39,6 +39,8 @@ pub(crate) struct Outbox {
     /// Time of the latest acknowledgement.
     now: Time,
     settle_times: Latency,
+    /// Whether credited messages that were refused are withdrawn, too (WIND-12.11).
+    withdraws_refused: bool,
     /// Messages refused as *not present*, which the owner will post again.
     returned: VecDeque<Message>,
 }
@@ -71,8 +73,15 @@ impl Outbox {
             credit_used: 0,
             now: Time(0),
             settle_times: Latency::default(),
+            withdraws_refused: false,
             returned: VecDeque::new(),
         }
+    }
+
+    /// Called when the peer becomes a member of a stream of this node. Messages that are refused
+    /// from now on are withdrawn, too, if they cost credit.
+    pub fn withdraw_refused_messages(&mut self) {
+        self.withdraws_refused = true;
     }
 
     /// Returns the next message that was refused as *not present*.

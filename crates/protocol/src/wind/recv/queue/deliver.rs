@@ -59,6 +59,9 @@ impl Inbox {
             }
             QueueSlot::Gathering(assembly) => {
                 let (len, cost, charge) = (assembly.len, assembly_cost, assembly.charge);
+                if assembly.is_begun_by_group {
+                    self.note_done_by_group(number);
+                }
                 let Assembly { class, head, destination, .. } = *assembly;
                 let body = match destination {
                     BodyDestination::Place => Delivered::Placed(len),

@@ -6,6 +6,7 @@ use crate::planted::{Bug, planted};
 use crate::wind::event::Event;
 use crate::wind::handler::Refusal;
 use crate::wind::send::message::{Body, Class, Message, Token};
+use crate::wire::group::Carrier;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
@@ -23,12 +24,21 @@ impl Outbox {
         }
     }
 
-    /// Called when the peer has these bytes in their place. A peer that accepts fragments knows the
-    /// message.
-    pub fn acked_fragment(&mut self, number: u64, bytes: Range<u64>, events: &mut VecDeque<Event>) {
+    /// Called when the peer has these bytes in their place, which `carrier` brought. A peer that
+    /// accepts fragments knows the message.
+    pub fn acked_fragment(
+        &mut self,
+        carrier: Carrier,
+        number: u64,
+        bytes: Range<u64>,
+        events: &mut VecDeque<Event>,
+    ) {
         let Some(message) = self.get_mut(number) else { return };
         let Stage::Bulk(progress) = &mut message.stage else { return };
-        progress.opened = true;
+        match carrier {
+            Carrier::Connection => progress.opened = true,
+            Carrier::Group => progress.opened_by_group = true,
+        }
         progress.lost.remove(bytes.clone());
         progress.acked.insert(bytes);
         if progress.acked.covers(&(0..message.len)) {
@@ -54,9 +64,14 @@ impl Outbox {
     /// Called when the peer's upper layer refused the message (WIND-4.5). Returns `true` if the
     /// message was not settled before.
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) -> bool {
+        let withdraws = self.withdraws_refused;
         let Some(message) = self.get_mut(number) else { return false };
         // A member of a group can make its peer refuse what was not sent yet (WIND-12.11).
         if message.stage == Stage::Waiting {
+            return false;
+        }
+        let is_charged = message.charged;
+        if withdraws && is_charged && matches!(message.stage, Stage::Withdrawn { .. }) {
             return false;
         }
         let news = message.stage != Stage::Settled;
@@ -71,8 +86,23 @@ impl Outbox {
         } else if !is_reported {
             report(events, message.token, |token| Event::Refused(token, refusal));
         }
-        self.settle(number);
+        if withdraws && is_charged && news {
+            self.withdraw_refused(number);
+        } else {
+            self.settle(number);
+        }
         news
+    }
+
+    /// Tells the peer what a refused message costs. The peer may have refused what another member
+    /// has forged, and may never have seen the message (WIND-12.11).
+    fn withdraw_refused(&mut self, number: u64) {
+        if let Some(message) = self.get_mut(number) {
+            (message.body, message.token) = (Body::Empty, Token::NONE);
+            message.stage = Stage::Withdrawn { queued: true };
+            self.small.push_back(number);
+            self.end_sharing(number);
+        }
     }
 
     fn settle(&mut self, number: u64) {

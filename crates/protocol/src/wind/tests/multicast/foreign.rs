@@ -181,7 +181,7 @@ fn datagram_to_others_is_ignored() {
 }
 
 /// Returns a forged datagram with a number that the sender will not use for long. It begins a
-/// credited message of a number that the sender has not posted, which is refused.
+/// message of a number that the sender has not posted, which is refused.
 fn refused_ahead() -> Vec<u8> {
     let head = Words { id: 4, refuse: true, place: false }.head(0);
     datagram(STREAM, 1 << 20, |builder| {
@@ -190,7 +190,7 @@ fn refused_ahead() -> Vec<u8> {
         builder.open(&Open {
             number: 0,
             class: Class::Unordered,
-            credited: true,
+            credited: false,
             head: &head,
             len: 100,
         });

@@ -3,6 +3,7 @@
 
 mod delivery;
 mod foreign;
+mod forged;
 mod members;
 #[cfg(feature = "planted-bugs")]
 mod planted;

@@ -227,6 +227,10 @@ impl Handler for Oracle {
         self.withdrawn.insert(number);
     }
 
+    fn replaced(&mut self, _: Rank, number: u64) {
+        self.placed.remove(&number);
+    }
+
     fn abandon(&mut self, _: Rank) {
         self.placed.clear();
         self.abandoned += 1;

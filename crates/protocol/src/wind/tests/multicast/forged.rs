@@ -1,0 +1,164 @@
+//! Group datagrams that a member forges in the sender's name: they may spoil messages, and neither
+//! end nor block a connection, nor make its ends differ (WIND-12.11 to WIND-12.13).
+
+use super::world::{Group, STREAM};
+use crate::Rank;
+use crate::wind::tests::support::channel::Faults;
+use crate::wind::tests::support::world::{Words, body, message};
+use crate::wind::*;
+use crate::wire::{Builder, Flags, Fragment, Open, SealKind, View};
+use std::vec::Vec;
+
+const ALL: [Rank; 3] = [1, 2, 3];
+
+/// A datagram number that the stream does not reach.
+const UNUSED: u64 = 1 << 20;
+
+/// Part of a message as a member forges it.
+#[derive(Clone, Copy, Debug)]
+pub struct Forged {
+    pub class: Class,
+    pub words: Words,
+    pub credited: bool,
+    /// Length of the body that the beginning tells, or `None` if there is no beginning.
+    pub len: Option<u64>,
+    /// Offset and number of bytes.
+    pub offset: u64,
+    pub count: u64,
+}
+
+/// Returns a forged group datagram of this number to the first member, with a part of the message
+/// that has this number in the connection.
+pub fn datagram(stream: u64, number: u64, message: u32, member: u8, forged: Forged) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, stream, number, SealKind::EndToEnd, 1232);
+    builder.flag(Flags::BULK_LANE);
+    let Forged { class, words, credited, len, offset, count } = forged;
+    builder.fragment(Fragment { message_low: 0, offset }, count as u16);
+    builder.group(1 << member, [message].into_iter());
+    let head = words.head(0);
+    if let Some(len) = len {
+        builder.open(&Open { number: 0, class, credited, head: &head, len });
+    }
+    builder.finish(Some(&body(words.id, offset, count)));
+    bytes.extend([0; 4]);
+    bytes
+}
+
+/// Beginnings that contradict those of the genuine messages below, without their whole bodies.
+fn beginnings() -> impl Iterator<Item = Forged> {
+    let begin = |class, place, len| {
+        let words = Words { id: 300, refuse: false, place };
+        Forged { class, words, credited: false, len: Some(len), offset: 0, count: 100 }
+    };
+    [
+        begin(Class::Ordered, false, 200),
+        begin(Class::Ordered, false, 1 << 20),
+        begin(Class::Unordered, false, 60_000),
+        begin(Class::Unordered, true, 60_000),
+    ]
+    .into_iter()
+}
+
+fn forge(group: &mut Group, message: u32, forged: Forged) {
+    let number = UNUSED + 64 * u64::from(message) + forged.offset / 100;
+    let bytes = datagram(STREAM, number, message, 0, forged);
+    group.give(1, &View::parse(&bytes).unwrap());
+}
+
+/// Returns the credit of the connection to the first member, as the sender sees it.
+fn credit(group: &Group) -> u64 {
+    group.sender[0].connection.snapshot().credit
+}
+
+/// WIND-12.12: what the connection says of a message replaces what group datagrams have said.
+#[test]
+fn forged_beginning_gives_way_to_the_connection() {
+    for forged in beginnings() {
+        let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+        let lens = [10, 5000, 60_000, 60_000, 60_000, 10];
+        // Some of them are out of order: a later message is forged before an earlier one comes.
+        (0..lens.len() as u32).for_each(|number| forge(&mut group, number, forged));
+        for (id, len) in (0..).zip(lens) {
+            let genuine = message(Class::Ordered, id, len);
+            match id {
+                0..3 => group.post_alone(genuine, 1),
+                _ => assert!(group.post(&genuine, &ALL).contains(&(1, id))),
+            }
+        }
+        group.cancel(4, 1);
+        group.settle();
+        let delivered: Vec<u64> = group.members[0].handler.order.clone();
+        assert_eq!(delivered, [0, 1, 2, 3, 5], "{forged:?}");
+        assert!(group.sender.iter().all(|end| end.connection.is_established()));
+    }
+}
+
+/// WIND-12.12: bytes of the connection replace those that a member forged.
+#[test]
+fn forged_bytes_give_way_to_the_connection() {
+    let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+    let words = Words { id: 3, refuse: false, place: false };
+    // The beginning is that of the genuine message, and the bytes are others.
+    let class = Class::Ordered;
+    let begin = Forged { class, words, credited: false, len: Some(5000), offset: 100, count: 100 };
+    forge(&mut group, 1, begin);
+    let other = Words { id: 9, ..words };
+    forge(&mut group, 1, Forged { words: other, len: None, offset: 1000, count: 1000, ..begin });
+    group.post_alone(message(Class::Ordered, 0, 70_000), 1);
+    group.post_alone(message(Class::Ordered, 3, 5000), 1);
+    // The handler checks each byte.
+    group.settle();
+    assert_eq!(group.members[0].handler.order, [0, 1]);
+}
+
+/// WIND-12.13, WIND-6.3: a message that was forged as a whole costs what the sender was charged for
+/// the genuine one, whether that is delivered, refused or withdrawn.
+#[test]
+fn forged_messages_take_no_credit_from_the_connection() {
+    for (refuse, is_lost, is_cancelled) in
+        [(false, false, false), (true, false, false), (true, true, false), (false, false, true)]
+    {
+        for len in [10, 5000] {
+            let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+            let before = credit(&group);
+            let words = Words { id: 301, refuse, place: false };
+            let (class, count) = (Class::Ordered, 100);
+            let whole = Forged { class, words, credited: false, len: Some(100), offset: 0, count };
+            let genuine = Message { charge: Charge::Body, ..message(Class::Ordered, 5, len) };
+            if is_lost {
+                group.post_alone(genuine, 1);
+                group.unicast.faults.loss = 1.0;
+                group.step();
+                group.unicast.faults.loss = 0.0;
+                forge(&mut group, 0, whole);
+            } else {
+                forge(&mut group, 0, whole);
+                (0..20).for_each(|_| group.step());
+                group.post_alone(genuine, 1);
+            }
+            if is_cancelled {
+                group.cancel(5, 1);
+            }
+            group.run(Group::is_idle);
+            // A message after it brings the latest grant.
+            group.post_alone(message(Class::Sync, 6, 10), 1);
+            group.run(Group::is_idle);
+            assert_eq!(credit(&group), before, "{refuse} {is_lost} {is_cancelled} {len}");
+        }
+    }
+}
+
+/// WIND-12.3, WIND-12.13: a group datagram begins no message that costs credit.
+#[test]
+fn forged_message_that_costs_credit_is_dropped() {
+    let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+    let forged = beginnings().next().unwrap();
+    let before = group.members[0].connection.statistics().malformed;
+    forge(&mut group, 0, Forged { credited: true, ..forged });
+    assert_eq!(group.members[0].connection.statistics().malformed, before + 1);
+    let genuine = Message { charge: Charge::Body, ..message(Class::Ordered, 5, 60_000) };
+    group.post(&genuine, &ALL);
+    group.settle();
+    assert_eq!(group.stream.statistics().messages, 0, "it goes to each member alone");
+}
