@@ -30,7 +30,7 @@ local HEADS = {
   [0x10] = "user message",
   [0x11] = "parcel", [0x20] = "coherence", [0x30] = "stream", [0x81] = "data", [0x82] = "old value", [0x83] = "found", [0x84] = "missing", [0x85] = "gone",
 }
-local PURPOSES = { [0] = "data", "notice", "failed", "credit", "view", "disorder" }
+local PURPOSES = { [0] = "data", "notice", "failed", "credit", "view", "disorder", "not whole" }
 local COLLECTIVES = {
   "broadcast", "gather", "all_gather", "scatter", "reduce", "all_reduce", "reduce_scatter", "scan", "exclusive_scan", "all_to_all",
   "shrink",

@@ -13,6 +13,7 @@ use oikaze_os::memory::tracking::{FaultAt, PageSet, SharedError, Tracker, Tracke
 use oikaze_os::net::{Bind, Link};
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::coherence::{Access, KIND, Pages};
+use oikaze_protocol::collective::ParcelHead;
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
 use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::time::Time;
@@ -88,6 +89,27 @@ fn node_with_helper(
 
 pub(crate) fn put_message(local_peer: &mut Pair, tag: u64) {
     put_record(local_peer, &Asked::User { tag }.encode(), &[]);
+}
+
+/// Puts what a node says that has begun to leave, and has sent all its messages (END-1.2).
+pub(crate) fn put_leaving(local_peer: &mut Pair) {
+    let silent = [0_u64, 1, 0].map(u64::to_le_bytes).concat();
+    put_record(local_peer, &[[KIND, 10].as_slice(), &silent].concat(), &[]);
+}
+
+/// Takes all records for the local peer. Returns the heads of the parcels among them.
+pub(crate) fn take_parcels(local_peer: &mut Pair) -> Vec<ParcelHead> {
+    let mut parcels = Vec::new();
+    while let Some(heading) = local_peer.inward.peek().unwrap() {
+        let mut head = vec![0; heading.head];
+        local_peer.inward.read(0, &mut head);
+        if let Some(Asked::Parcel(head)) = Asked::decode(&head) {
+            parcels.push(head);
+        }
+        let end = local_peer.inward.pass(heading);
+        local_peer.inward.settle(end);
+    }
+    parcels
 }
 
 fn put_record(local_peer: &mut Pair, head: &[u8], body: &[u8]) {

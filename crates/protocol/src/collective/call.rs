@@ -372,6 +372,9 @@ crate::wire_enum! {
         /// Ranks call collectives of data and of coherence in different orders. The body is an
         /// [`OrderMistake`](super::OrderMistake).
         Disorder = 5,
+        /// The sender is the root of a broadcast, and has not sent all values at once (COLL-2.7).
+        /// There is no body.
+        NotWhole = 6,
     }
 }
 

@@ -7,7 +7,7 @@ use super::{bruck, doubling, pairwise, rabenseifner, ring, tree};
 use crate::Rank;
 use crate::collective::call::CollectiveKind;
 use crate::collective::choice::CollectiveAlgorithm;
-use crate::limits::{GROUP_BODY_MIN, GROUP_RECEIVERS_MIN, MESSAGE_MAX};
+use crate::limits::{GROUP_BODY_MIN, GROUP_MEMBERS_MAX, GROUP_RECEIVERS_MIN, MESSAGE_MAX};
 use alloc::vec::Vec;
 
 /// Lengths of the blocks, in elements.
@@ -140,7 +140,8 @@ impl PlanRequest<'_> {
 }
 
 /// Returns `true` if the root of a broadcast may send the whole vector to every other rank at once
-/// (COLL-2.7): the vector has this many bytes, and no other rank is on the root's machine.
+/// (COLL-2.7): the vector has this many bytes, one group can have all other ranks, and none of them
+/// is on the root's machine.
 ///
 /// ```
 /// use oikaze_protocol::collective::may_send_whole;
@@ -148,11 +149,14 @@ impl PlanRequest<'_> {
 /// assert!(!may_send_whole(&[0, 1, 2], 3, 0, 4095));
 /// assert!(!may_send_whole(&[0, 1, 0], 3, 0, 4096), "rank 2 is on the machine of the root");
 /// assert!(may_send_whole(&[0, 1, 0], 3, 1, 4096));
+/// let machines: Vec<u32> = (0..34).collect();
+/// assert!(may_send_whole(&machines[..33], 33, 0, 4096));
+/// assert!(!may_send_whole(&machines, 34, 0, 4096), "a group has at most 32 members");
 /// ```
 #[must_use]
 pub fn may_send_whole(machines: &[u32], ranks: usize, root: Rank, bytes: usize) -> bool {
     let of_root = machines.get(root as usize);
-    ranks > GROUP_RECEIVERS_MIN
+    (GROUP_RECEIVERS_MIN..=GROUP_MEMBERS_MAX).contains(&ranks.saturating_sub(1))
         && (GROUP_BODY_MIN..=MESSAGE_MAX).contains(&(bytes as u64))
         && machines.iter().filter(|machine| Some(*machine) == of_root).count() <= 1
 }

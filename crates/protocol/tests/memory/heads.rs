@@ -73,7 +73,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             tag
         }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
-        (any::<(u64, u64, u32)>(), 0..6u8, prop::option::of(0..u64::MAX)).prop_map(
+        (any::<(u64, u64, u32)>(), 0..7u8, prop::option::of(0..u64::MAX)).prop_map(
             |((team, number, round), purpose, count)| {
                 let call = CollectiveCall {
                     kind: CollectiveKind::AllReduce,

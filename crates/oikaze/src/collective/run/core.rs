@@ -19,7 +19,8 @@ use oikaze_os::signals::locked;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{SAME_CALLS, remedy_of};
 use oikaze_protocol::collective::{
-    CallCounts, CollectiveCall, OrderMistake, OrderPart, ParcelHead, ParcelPurpose, RoundNumber,
+    CallCounts, CollectiveCall, CollectiveKind, OrderMistake, OrderPart, ParcelHead, ParcelPurpose,
+    RoundNumber,
 };
 use oikaze_protocol::limits::RECORD_BODY;
 use oikaze_protocol::rma::Rights;
@@ -566,6 +567,12 @@ impl TeamCore {
                 return state.fail(number, doom);
             }
             ParcelPurpose::View => return state.shrinks.hear(self, from, number, bytes),
+            ParcelPurpose::NotWhole => {
+                if let Some(task) = state.task(number).filter(|task| task.call.root == from) {
+                    task.note_not_whole();
+                }
+                return;
+            }
             ParcelPurpose::Data | ParcelPurpose::Notice => {}
         }
         let after = match head.purpose {
@@ -592,6 +599,9 @@ impl TeamCore {
         }
         if let Some(failure) = mismatch {
             state.fail(number, Doom::new(failure, number));
+        } else if after.is_some() && self.sends_by_plan(state, node, &head) {
+            let head = self.head(ParcelPurpose::NotWhole, number, 0, head.call);
+            self.send(node, from, head, &[]);
         }
         if number >= first {
             if self.id == WORLD && after.is_some() && number >= state.next {
@@ -603,6 +613,15 @@ impl TeamCore {
         } else if let Some(body) = body {
             state.mail.has_read(from, body.len());
         }
+    }
+
+    /// Returns `true` if this rank is the root of a broadcast that another rank calls, and has not
+    /// sent all values at once. The other rank may wait for them in vain (COLL-2.7).
+    fn sends_by_plan(&self, state: &TeamState, node: &Node, theirs: &ParcelHead) -> bool {
+        node.uses_multicast()
+            && theirs.call.kind == CollectiveKind::Broadcast
+            && theirs.call.root == self.me
+            && !state.mail.has_sent_whole(theirs.number)
     }
 
     /// Fails the collective of a parcel that this node had no memory for (COLL-3.6).
@@ -621,7 +640,7 @@ impl TeamCore {
             ParcelPurpose::Failed | ParcelPurpose::Disorder => {}
             ParcelPurpose::View => return state.shrinks.fail(failure),
             // These have no body, or one of 8 bytes that a later one replaces.
-            ParcelPurpose::Notice | ParcelPurpose::Credit => return,
+            ParcelPurpose::Notice | ParcelPurpose::Credit | ParcelPurpose::NotWhole => return,
         }
         state.fail(head.number, Doom::new(failure, head.number));
     }
@@ -710,7 +729,7 @@ impl TeamCore {
     }
 
     /// Makes the submission of a parcel from memory of a work buffer.
-    fn long_send(
+    pub(super) fn long_send(
         &self,
         node: &Node,
         to: Rank,
@@ -941,8 +960,9 @@ mod tests {
     use crate::collective::Team;
     use crate::collective::operator::Sum;
     use crate::collective::run::long::LONG_MIN;
-    use crate::tests::node::node_and_local_peer;
-    use oikaze_protocol::collective::WHOLE;
+    use crate::tests::node::{node_and_local_peer, put_leaving, take_parcels};
+    use oikaze_protocol::collective::{ElementCode, Operator, WHOLE};
+    use oikaze_protocol::limits::GROUP_BODY_MIN;
 
     /// COLL-1.5: a parcel that comes again, because its sender has withdrawn it too late, takes no
     /// credit.
@@ -1059,5 +1079,83 @@ mod tests {
         team.core.deposit(Parcel { from: ROOT, head, body: ParcelBody::Placed(len) });
         team.core.run_all(&node, None);
         assert_eq!(broadcast.wait().unwrap(), vec![0x0707_0707_0707_0707; LONG_MIN]);
+    }
+
+    fn parcel(team: &Team, node: &Node, of: (Rank, ParcelPurpose, CollectiveCall), body: Vec<u8>) {
+        let (from, purpose, call) = of;
+        let round = if purpose == ParcelPurpose::Data { WHOLE } else { 0 };
+        let head = team.core.head(purpose, 0, round, call);
+        team.core.deposit(Parcel { from, head, body: ParcelBody::Bytes(body.into()) });
+        team.core.run_all(node, None);
+    }
+
+    /// COLL-2.7: the sender of the plan may have got all values at once, and have left. A rank then
+    /// waits for the root, until the root says that it has not sent them.
+    #[test]
+    fn rank_whose_sender_has_left_waits_for_the_root_until_it_says_no() {
+        let values: Vec<u64> = (0..512).collect();
+        let bytes = || bytemuck::cast_slice(&values).to_vec();
+        for (knows_count, is_sent) in [(false, true), (true, true), (false, false), (true, false)] {
+            let (node, mut local_peer) = node_and_local_peer();
+            node.with_engine(|engine| engine.use_multicast(GROUP_BODY_MIN));
+            // Rank 1 is the parent of this rank in the tree of root 4.
+            let team = Team::world(&node, 2, vec![0, 1, 2, 3, 4], None);
+            let broadcast = team.start().broadcast::<u64>(4, &[]);
+            let call = lock(&team.core.state).task(0).unwrap().call;
+            let call = CollectiveCall { count: Some(512), ..call };
+            if knows_count {
+                parcel(&team, &node, (4, ParcelPurpose::Notice, call), vec![0; 8]);
+            }
+            put_leaving(&mut local_peer);
+            node.try_turn(node.now()).unwrap();
+            team.core.run_all(&node, None);
+            assert!(!broadcast.is_done(), "the root may have sent all values");
+            parcel(&team, &node, (3, ParcelPurpose::NotWhole, call), Vec::new());
+            assert!(!broadcast.is_done(), "another rank does not know what the root has sent");
+            if is_sent {
+                parcel(&team, &node, (4, ParcelPurpose::Data, call), bytes());
+                assert_eq!(broadcast.wait().unwrap(), values);
+            } else {
+                parcel(&team, &node, (4, ParcelPurpose::NotWhole, call), Vec::new());
+                assert!(broadcast.is_done(), "rank 1 sends nothing any more");
+                let said = broadcast.wait().unwrap_err().to_string();
+                assert!(said.contains("node 1"), "{said}");
+            }
+        }
+    }
+
+    /// COLL-2.7: a rank may ask before the root has called the broadcast, and after that.
+    #[test]
+    fn root_says_whether_it_has_sent_all_values_at_once() {
+        let (node, mut local_peer) = node_and_local_peer();
+        let team = Team::world(&node, 0, vec![0, 1, 2], None);
+        let call = CollectiveCall {
+            kind: CollectiveKind::Broadcast,
+            uneven: false,
+            element: ElementCode::new("u64", 8),
+            operator: Operator::None,
+            root: 0,
+            count: None,
+        };
+        let mut answers = |number, call| {
+            let head = team.core.head(ParcelPurpose::Notice, number, 0, call);
+            let body = ParcelBody::Bytes(vec![0; 8].into());
+            take_parcels(&mut local_peer);
+            team.core.deposit(Parcel { from: 1, head, body });
+            team.core.run_all(&node, None);
+            let answers = take_parcels(&mut local_peer).into_iter();
+            answers.filter(|head| head.purpose == ParcelPurpose::NotWhole).count()
+        };
+        assert_eq!(answers(0, call), 0, "the node uses no multicast");
+        node.with_engine(|engine| engine.use_multicast(GROUP_BODY_MIN));
+        assert_eq!(answers(0, call), 1, "it has not called the broadcast");
+        let broadcast = team.start().broadcast(0, &[1_u64]);
+        assert!(broadcast.is_done(), "it went by the tree");
+        assert_eq!(answers(0, call), 1);
+        assert_eq!(answers(1, CollectiveCall { root: 2, ..call }), 0, "another rank is the root");
+        let kind = CollectiveKind::Scatter;
+        assert_eq!(answers(2, CollectiveCall { kind, ..call }), 0);
+        lock(&team.core.state).mail.note_whole(3);
+        assert_eq!((answers(3, call), answers(4, call)), (0, 1));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::memory::has_room_for;
 use crate::memory::region::{LocalRegion, RegionSlice};
-use oikaze_engine::{Completion, Failure, Request};
+use oikaze_engine::{Completion, Failure, Request, Submission};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{ParcelHead, RoundNumber};
@@ -371,14 +371,14 @@ impl LongWork {
     }
 
     /// Returns lent memory to the caller: goes on with one copy of it. Withdraws the parcels that
-    /// are sent from there. `again` sends each with the bytes of the copy, and gets none without
-    /// memory for it.
+    /// are sent from there. `again` makes the submission of each with the bytes of the copy, and
+    /// gets none without memory for it. All go together, so that alike ones go by multicast again.
     ///
     /// # Errors
     /// There is not enough memory.
     pub fn take_over(
         &mut self,
-        mut again: impl FnMut(&PartSend, usize, Option<LongPart>) -> Option<PartSend>,
+        mut again: impl FnMut(&PartSend, usize, Option<LongPart>) -> Option<(PartSend, Submission)>,
     ) -> Result<(), String> {
         if !self.is_lent {
             return Ok(());
@@ -401,12 +401,15 @@ impl LongWork {
             self.areas.clone_from(&copy.areas);
             self.is_lent = false;
         }
+        let mut submissions = Vec::new();
         for SendUnderWay { send, bytes } in withdrawn {
             let part = copy.as_ref().and_then(|copy| copy.part(&bytes));
-            if let Some(send) = again(&send, bytes.len(), part) {
+            if let Some((send, submission)) = again(&send, bytes.len(), part) {
+                submissions.push(submission);
                 self.sending(bytes, send);
             }
         }
+        node.push_together(submissions);
         copy.map(drop).ok_or_else(|| format!("there is not enough memory for {len} bytes"))
     }
 
@@ -444,7 +447,7 @@ mod tests {
     use crate::collective::operator::Sum;
     use crate::collective::{Collectives, Team};
     use crate::tests::node::{node_and_local_peer, put_message};
-    use oikaze_engine::Value;
+    use oikaze_engine::{Value, tracked_by};
     use oikaze_protocol::collective::{CollectiveCall, ParcelPurpose, WHOLE};
     use oikaze_protocol::rma::RmaError;
     use oikaze_protocol::wind::Refusal;
@@ -563,20 +566,23 @@ mod tests {
         work.sending(part.clone(), acknowledged);
         completion.settle(Ok(Value::Done));
         let lent = work.part(&part).unwrap().memory.segment(Rights::NONE).region;
-        let mut sent = Vec::new();
+        let (mut sent, mut again) = (Vec::new(), Vec::new());
         let taken_over = work.take_over(|one, len, copy| {
             let memory = copy.unwrap().memory;
             let mut bytes = vec![0; len];
             assert!(memory.use_directly(|region, at, _| region.read(at, &mut bytes).is_ok()));
             assert_eq!(bytes, [7; LONG_MIN]);
             sent.push((one.to, memory.segment(Rights::NONE).region));
-            Some(send(one.to, 0).0)
+            let (send, completion) = send(one.to, 0);
+            again.push(Arc::clone(&completion));
+            let request = Request::Withdraw { name: String::new() };
+            Some((send, tracked_by(completion, request, None)))
         });
         taken_over.unwrap();
         let copy = work.part(&part).unwrap().memory.segment(Rights::NONE).region;
         assert_ne!(copy, lent);
         assert_eq!(sent, [1, 2, 3].map(|to| (to, copy)));
-        assert!(!work.is_free(&part, None) && work.may_end(), "the copy is being sent");
+        assert!(work.may_end() && again.iter().all(|one| one.is_done()), "all were submitted");
     }
 
     #[test]

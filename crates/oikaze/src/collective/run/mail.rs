@@ -4,8 +4,8 @@ use super::long::LONG_MIN;
 use oikaze_engine::ParcelBody;
 use oikaze_protocol::Rank;
 use oikaze_protocol::collective::{CollectiveCall, DataCallPosition, ParcelHead, RoundNumber};
-use oikaze_protocol::limits::MESSAGE_MAX;
-use std::collections::{BTreeMap, BTreeSet};
+use oikaze_protocol::limits::{GROUP_BODY_MIN, MESSAGE_MAX};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of unread parcels that a rank may have at another one, in one team. The parcel that
 /// exceeds it is still sent.
@@ -14,6 +14,9 @@ const CREDIT: u64 = 1 << 20;
 const OVERHEAD: u64 = 1 << 10;
 /// Bytes read at which the reader reports them.
 const TOLD_TOGETHER: u64 = CREDIT / 4;
+/// Number of whole vectors that a receiver may not have read, by its credit: each has at least
+/// [`GROUP_BODY_MIN`] bytes, and the one that exceeds the credit is still sent.
+const WHOLE_UNREAD_MAX: usize = (CREDIT / (OVERHEAD + GROUP_BODY_MIN)) as usize + 2;
 
 /// A parcel that waits for its step.
 pub(super) struct UnreadParcel {
@@ -57,6 +60,8 @@ pub(super) struct Mail {
     came: BTreeSet<(u64, RoundNumber, Rank)>,
     /// Number of the oldest remembered collective.
     oldest: u64,
+    /// The latest broadcasts of which this rank sent the whole to all at once (COLL-2.7).
+    whole: VecDeque<u64>,
     /// Some rank is owed a report.
     owes_reports: bool,
 }
@@ -78,6 +83,20 @@ impl Mail {
         if self.came.first().is_some_and(|(number, ..)| *number < self.oldest) {
             self.came = self.came.split_off(&(self.oldest, 0, 0));
         }
+    }
+
+    /// Notes that this rank sends all values of a broadcast at once.
+    pub fn note_whole(&mut self, number: u64) {
+        if self.whole.len() >= WHOLE_UNREAD_MAX {
+            self.whole.pop_front();
+        }
+        self.whole.push_back(number);
+    }
+
+    /// Returns `true` if this rank has sent all values of this broadcast at once, and some rank may
+    /// not have read them.
+    pub fn has_sent_whole(&self, number: u64) -> bool {
+        self.whole.contains(&number)
     }
 
     /// Counts a parcel that has come. Returns `false` if its sender exceeds its credit.
@@ -246,6 +265,21 @@ mod tests {
         sender.granted(1, cost(8));
         sender.withdrawn(1, 8);
         assert!(sender.may_send(1, CREDIT), "the receiver has read it all the same");
+    }
+
+    /// COLL-2.7: the root knows of all whole vectors that a rank may wait for.
+    #[test]
+    fn whole_vectors_are_remembered_while_a_rank_may_lack_them() {
+        let mut sender = Mail::default();
+        let mut number = 0;
+        while sender.may_send(1, GROUP_BODY_MIN) {
+            sender.note_whole(2 * number);
+            number += 1;
+        }
+        assert!((0..number).all(|number| sender.has_sent_whole(2 * number)));
+        assert!((0..number).all(|number| !sender.has_sent_whole(2 * number + 1)));
+        (number..10_000).for_each(|number| sender.note_whole(2 * number));
+        assert!(sender.whole.len() as u64 <= number + 1, "{}", sender.whole.len());
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(super) struct CollectiveRun {
     next: usize,
     /// Number of steps whose parcels are awaited, if they are long.
     awaited: usize,
+    /// The root has said that it has not sent all values at once.
+    is_not_whole: bool,
     /// Its part in the memory of the machine. `None`: the values go by parcels.
     memory: Option<MemoryRun>,
     /// Values and result in the memory of the machine, if the caller does not have them.
@@ -106,6 +108,7 @@ impl CollectiveRun {
             plan: None,
             next: 0,
             awaited: 0,
+            is_not_whole: false,
             memory,
             buffers: OwnBuffers::default(),
             begun: None,
@@ -148,6 +151,11 @@ impl CollectiveRun {
         }
     }
 
+    /// Notes that the root had not sent all values at once when it was asked (COLL-2.7).
+    pub fn note_not_whole(&mut self) {
+        self.is_not_whole = true;
+    }
+
     /// Returns a number that changes with each step.
     pub fn step(&self) -> usize {
         let in_memory = self.memory.as_ref().map_or(0, MemoryRun::step);
@@ -164,7 +172,7 @@ impl CollectiveRun {
         let number = self.number;
         let Some(long) = self.long() else { return };
         let again = |send: &PartSend, len: usize, part: Option<LongPart>| match part {
-            Some(part) => team.send_long(node, send.to, send.head, part),
+            Some(part) => team.long_send(node, send.to, send.head, part),
             None => {
                 mail.withdrawn(send.to, len as u64);
                 None
@@ -312,7 +320,8 @@ impl CollectiveRun {
                             self.plan.insert(plan)
                         }
                         Ok(None) => {
-                            let (first, whole_from) = (stage.first_sender(), stage.whole_sender());
+                            let first = stage.first_sender();
+                            let whole_from = stage.whole_sender().filter(|_| !self.is_not_whole);
                             let sender = |first| sender_awaited(team, node, first, whole_from);
                             return Progress::Waits(first.map(sender));
                         }
@@ -403,6 +412,7 @@ impl CollectiveRun {
                     }
                     let len = part.len.saturating_mul(stage.size());
                     to.iter().for_each(|to| _ = mail.may_send(*to, len as u64));
+                    mail.note_whole(self.number);
                     for send in team.send_whole(node, &to, head, stage.bytes(part)) {
                         stage.work().sending(part, send);
                     }
@@ -420,7 +430,8 @@ impl CollectiveRun {
                 }
                 PlanStep::Receive { from, part, how } => {
                     let Some(body) = mail.take(self.number, head.round, from) else {
-                        let whole_from = plan.whole_from.filter(|_| self.next == 0);
+                        let may_come = self.next == 0 && !self.is_not_whole;
+                        let whole_from = plan.whole_from.filter(|_| may_come);
                         let from = sender_awaited(team, node, from, whole_from);
                         return Progress::Waits(Some(from));
                     };
@@ -445,7 +456,8 @@ impl CollectiveRun {
 }
 
 /// Returns the rank for whose first parcel this rank waits. The sender of the plan may have got all
-/// values of the root at once, and have left. Then those of this rank are still to come (COLL-2.7).
+/// values of the root at once, and have left. Then those of this rank are still to come, unless the
+/// root says otherwise (COLL-2.7).
 fn sender_awaited(team: &TeamCore, node: &Node, first: Rank, whole_from: Option<Rank>) -> Rank {
     let has_left = |rank: Rank| {
         let node_rank = team.ranks.get(rank as usize).copied();

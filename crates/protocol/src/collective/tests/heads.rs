@@ -25,7 +25,7 @@ proptest! {
     #[test]
     fn heads_are_read_as_written(
         call in call(),
-        purpose in 0..6u8,
+        purpose in 0..7u8,
         (team, number, round) in any::<(u64, u64, u32)>(),
     ) {
         let purpose = ParcelPurpose::from_code(purpose).unwrap();
