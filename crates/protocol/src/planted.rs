@@ -114,6 +114,7 @@ bugs! {
     KeepLatePagesPrivate = 89,
     QueueTries = 90,
     GrantBesideReaders = 91,
+    AskTwice = 92,
     MoveInvalidPages = 100,
     MoveHomesAtOnce = 102,
     ConfirmWrittenPages = 103,
@@ -146,13 +147,14 @@ impl Bug {
         Bug::TellOneForAll,
     ];
 
-    /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11).
-    pub const OF_LOCKS: [Bug; 5] = [
+    /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11), and of requests.
+    pub const OF_LOCKS: [Bug; 6] = [
         Bug::BreakPassedLock,
         Bug::TrustDeadGiver,
         Bug::ExpectOrderedPasses,
         Bug::QueueTries,
         Bug::GrantBesideReaders,
+        Bug::AskTwice,
     ];
 
     /// Bugs of departures that tell a node only of pages that it may hold (COH-6.19 to 6.21). A

@@ -1,6 +1,6 @@
 //! Dead nodes (COH-8): no wait lasts for ever, and every error names the dead node.
 
-use crate::cluster::locked::{pass_and_die, read_locks, run, try_locks};
+use crate::cluster::locked::{ask_in_a_loop, pass_and_die, read_locks, run, try_locks};
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
@@ -267,6 +267,12 @@ fn random_programs_of_locks_have_one_holder_and_end() {
 #[test]
 fn a_request_that_tries_does_not_wait() {
     seeds(0, 80).for_each(try_locks);
+}
+
+/// COH-7.5: a thread that asks in a loop, each time with a time limit, has one place in the queue.
+#[test]
+fn a_request_that_was_abandoned_is_used_again() {
+    seeds(0, 40).for_each(ask_in_a_loop);
 }
 
 /// COH-7.14: nodes read at once, and those that write are alone.

@@ -15,6 +15,7 @@ use crate::coherence::pages::machine::Pages;
 use crate::coherence::releasing::release::{AfterRelease, PageChanges};
 use crate::coherence::types::{CoherenceError, LockMode, Value};
 use crate::coherence::writes::Writes;
+use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal, Token};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -31,6 +32,14 @@ pub(crate) struct Request {
     stage: RequestStage,
     /// Request that gets the lock next (COH-7.9).
     next: Option<Waiting>,
+}
+
+impl Request {
+    /// Returns `true` if no thread waits for this request, and another one can.
+    fn is_abandoned(&self) -> bool {
+        let waits = matches!(self.stage, RequestStage::Waits | RequestStage::Deferred(..));
+        self.token.is_none() && waits && !self.mode.tries
+    }
 }
 
 /// How far a request has come.
@@ -55,13 +64,29 @@ pub(crate) struct Locks {
     requests: BTreeMap<u64, Request>,
     /// Numbers of the requests that acquired each held lock, by lock. Several may read.
     held: BTreeMap<u64, Vec<u64>>,
+    /// Numbers of requests whose threads have stopped waiting. Some may be over.
+    abandoned: Vec<u64>,
 }
 
 impl Locks {
     pub fn cancel(&mut self, token: Token) {
-        for request in self.requests.values_mut().filter(|request| request.token == Some(token)) {
+        let mut requests = self.requests.iter_mut();
+        if let Some((number, request)) = requests.find(|(_, one)| one.token == Some(token)) {
             request.token = None;
+            self.abandoned.push(*number);
         }
+    }
+
+    /// Takes a request for this lock and of this mode whose thread has stopped waiting.
+    fn take_abandoned(&mut self, lock: u64, mode: LockMode) -> Option<&mut Request> {
+        let Locks { requests, abandoned, .. } = self;
+        // An answer to a request that tries is on its way, and says nothing of a later moment.
+        abandoned.retain(|number| requests.get(number).is_some_and(Request::is_abandoned));
+        let is_alike = |number: &u64| {
+            requests.get(number).is_some_and(|one| (one.lock, one.mode) == (lock, mode))
+        };
+        let place = abandoned.iter().position(is_alike)?;
+        requests.get_mut(&abandoned.swap_remove(place))
     }
 
     /// Returns lock and number of each request that is not answered.
@@ -92,6 +117,11 @@ impl Locks {
     pub fn acquire(&mut self, lock: u64, mode: LockMode, token: Token, base: &mut Base<'_>) {
         if let Some(error) = base.lock_impediment(&Doing::Lock(lock), lock) {
             return base.mail.fail(token, error);
+        }
+        // Otherwise the requests of a thread that asks in a loop would fill the queue (COH-7.5).
+        if let Some(request) = self.take_abandoned(lock, mode).filter(|_| !planted(Bug::AskTwice)) {
+            request.token = Some(token);
+            return;
         }
         let request = self.next;
         self.next += 1;

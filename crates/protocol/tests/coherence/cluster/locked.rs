@@ -174,6 +174,44 @@ pub fn try_locks(seed: u64) {
     assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
 }
 
+/// Threads of a node ask for a taken lock again and again, and stop waiting each time. They have
+/// one request of each mode in the queue, in the place of the first one (COH-7.5).
+pub fn ask_in_a_loop(seed: u64) {
+    const TIMES: u64 = 40;
+    let mut cluster = Cluster::new(NODES, seed);
+    let reads = LockMode { tries: false, reads: true };
+    cluster.succeeds(2, |c, token, m| c.lock(4, token, m));
+    let ask = |cluster: &mut Cluster, rank, mode| {
+        let token = cluster.call(rank, |c, token, m| c.lock_in_mode(4, mode, token, m));
+        cluster.steps(seed % 7);
+        token
+    };
+    for _ in 0..TIMES {
+        for mode in [LockMode::default(), reads] {
+            let token = ask(&mut cluster, 1, mode);
+            cluster.call(1, |c, _, m| c.cancel(token, m));
+        }
+    }
+    cluster.run_until_quiet();
+    let other = ask(&mut cluster, 3, LockMode::default());
+    cluster.run_until_quiet();
+    let view = cluster.nodes[0].coherence.lock_view(4).expect("node 0 is the manager");
+    assert_eq!(view.waiting, 3, "seed {seed}");
+    let last = ask(&mut cluster, 1, LockMode::default());
+    cluster.succeeds(2, |c, token, m| c.unlock(4, token, m));
+    cluster.run_until_quiet();
+    assert_eq!((cluster.take(1, last), cluster.take(3, other)), (Some(Ok(Value::None)), None));
+    cluster.succeeds(1, |c, token, m| c.unlock(4, token, m));
+    cluster.run_until_quiet();
+    // The request that reads was abandoned, and gave the lock back.
+    cluster.all_succeeded([(3, other)]);
+    cluster.succeeds(3, |c, token, m| c.unlock(4, token, m));
+    cluster.run_until_quiet();
+    let view = cluster.nodes[0].coherence.lock_view(4).expect("node 0 is the manager");
+    assert_eq!((view.holder, view.waiting), (None, 0), "seed {seed}");
+    assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
+}
+
 /// Two nodes read at once, and one that writes waits for both. A request that reads comes after the
 /// one that writes, which waits. A node that dies while it reads breaks no lock (COH-7.14).
 pub fn read_locks(seed: u64) {
