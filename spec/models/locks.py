@@ -6,11 +6,13 @@ Usage: locks.py FIRST_SEED LAST_SEED [WALKS [RULES, ...]]
 
 Each seed is one random program for 4 nodes, 2 locks, and 2 pages of 2 cells. Lock n protects cell n of
 both pages, so the two locks share pages. Nodes 0 and 1 manage the locks, and are the homes of the
-pages. A node takes one lock, or lock 1 inside of lock 0, tries a lock, or stops waiting for one. In
+pages. A node takes one lock, or lock 1 inside of lock 0, tries a lock, or stops waiting for one. It
+takes a lock alone, or for reading, and then only reads under it. A thread that asks for a lock after
+another one of its node has stopped waiting takes the request of that one over. In
 some walks node 2 or 3 dies at any time. What it had sent then is lost from some point on, and the
-others learn of the death at different times. Since one node has a lock at a time, the order of the
-sections is that in which they are granted, and one memory says what each read returns. Each walk
-takes another random order of messages. Barriers, and locks for reading, are not in this model.
+others learn of the death at different times. Since no node has a lock beside one that writes, the
+order of the sections is that in which they are granted, and one memory says what each read returns.
+Each walk takes another random order of messages. Barriers are not in this model.
 
 The manager of a lock keeps the queue. It tells each entry which entry comes next. The holder grants
 to that one directly, and tells the manager so (*passed*). A holder that knows no living next one gives
@@ -36,6 +38,13 @@ the lock back to the manager. Each rule can be dropped, and is then to make prog
   early        A page whose changes went home before the interval was closed is in no grant (L11).
   unknown      Intervals that the receiver knows are not applied (L12).
   position     The intervals of a grant are kept, and applied, in the order of the holders (L13).
+  drained      The manager grants a lock alone only when all readers have given it back (L15).
+  behind first A request that reads waits behind the first one that writes. (Without it nothing is
+               wrong, but one that writes may wait for ever.) (L16)
+  apart        The manager tells no holder of a request that reads, and no reader of a next one
+               (L17).
+  unlisted     What the unlock of a reader closes is in no grant, since readers have no order. (Without
+               it nothing is wrong: what a reader has written, it wrote under another lock.) (L18)
 """
 
 import random
@@ -45,7 +54,8 @@ from programs import Schedule, Violation, main, run_walks
 
 NODES, LOCKS, PAGES, CELLS = 4, 2, 2, 2
 RULES = ("linked", "crossing", "any order", "named", "ask", "giver", "stopped", "homes first", "behind",
-         "all named", "valid", "early", "unknown", "position")
+         "all named", "valid", "early", "unknown", "position", "drained", "behind first", "apart",
+         "unlisted")
 
 
 def draw(rng):
@@ -56,10 +66,13 @@ def draw(rng):
         for _ in range(rng.randrange(2, 6)):
             lock = rng.randrange(LOCKS)
             kind = rng.choice(("lock", "lock", "lock", "lock", "try", "stop"))
-            ops.append((kind, lock))
-            ops += accesses(rng, lock)
+            reads = rng.random() < 0.3
+            ops.append((kind, (lock, reads)))
+            ops += accesses(rng, lock, reads)
             if lock == 0 and kind == "lock" and rng.random() < 0.4:
-                ops += [("lock", 1)] + accesses(rng, 1) + [("unlock", 1)] + accesses(rng, 0)
+                inner = rng.random() < 0.3
+                ops += [("lock", (1, inner))] + accesses(rng, 1, inner) + [("unlock", 1)]
+                ops += accesses(rng, 0, reads)
             ops.append(("unlock", lock))
         programs.append(ops)
     for _ in range(rng.randrange(3)):
@@ -71,18 +84,19 @@ def crossed_sections(rng, programs):
     """Adds sections in which one node changes a page under both locks, one inside of the other."""
     one, two, other = rng.sample(range(NODES), 3)
     page = rng.randrange(PAGES)
-    programs[one] += [("lock", 0), ("write", (page, 0)), ("lock", 1), ("write", (page, 1)),
+    outer, inner = ("lock", (0, False)), ("lock", (1, False))
+    programs[one] += [outer, ("write", (page, 0)), inner, ("write", (page, 1)),
                       ("unlock", 1), ("unlock", 0)]
-    programs[two] += [("lock", 1), ("write", (page, 1)), ("unlock", 1), ("lock", 1),
-                      ("read", (page, 1)), ("unlock", 1), ("lock", 0), ("read", (page, 0)),
+    programs[two] += [inner, ("write", (page, 1)), ("unlock", 1), inner,
+                      ("read", (page, 1)), ("unlock", 1), outer, ("read", (page, 0)),
                       ("unlock", 0)]
-    programs[other] += [("lock", 1), ("write", (1 - page, 1)), ("unlock", 1)]
+    programs[other] += [inner, ("write", (1 - page, 1)), ("unlock", 1)]
 
 
-def accesses(rng, lock):
+def accesses(rng, lock, reads):
     """Returns a few accesses to cells of a lock."""
-    return [(rng.choice(("read", "write", "write")), (rng.randrange(PAGES), lock))
-            for _ in range(rng.randrange(4))]
+    kinds = ("read",) if reads else ("read", "write", "write")
+    return [(rng.choice(kinds), (rng.randrange(PAGES), lock)) for _ in range(rng.randrange(4))]
 
 
 @dataclass
@@ -97,11 +111,12 @@ class Page:
 
 @dataclass(frozen=True)
 class Entry:
-    """A request: its node, its number there, and the vector clock of the node."""
+    """A request: its node, its number there, the vector clock of the node, and whether it reads."""
 
     rank: int
     request: int
     vector: tuple
+    reads: bool
 
 
 @dataclass
@@ -128,10 +143,11 @@ class Message:
 
 
 class Managed:
-    """A lock at its manager. The first entry of the queue is the one that should have the lock."""
+    """A lock at its manager. If it is held alone, the first entry of the queue should have it."""
 
     def __init__(self):
-        self.queue, self.broken = [], False
+        self.queue, self.held, self.broken = [], False, False
+        self.readers = []
         # Entries that have passed the lock, as later holders have shown, and did not say so yet.
         self.unconfirmed = set()
         self.vector, self.history = [0] * NODES, []
@@ -180,10 +196,11 @@ class Walk(Schedule):
         self.homes = [rng.randrange(2) for _ in range(PAGES)]
         self.messages, self.intervals = [], {}
         self.memory = {(page, cell): 0 for page in range(PAGES) for cell in range(CELLS)}
-        self.fresh, self.direct, self.kept = 0, 0, 0
+        self.fresh, self.direct, self.kept, self.together = 0, 0, 0, 0
         # Intervals that a grant carries at most, as 64 KiB bound it in the protocol.
         self.carried = rng.choice((1, 3))
-        self.holders = {lock: set() for lock in range(LOCKS)}
+        # By lock: the nodes that have it, and whether they read.
+        self.holders = {lock: {} for lock in range(LOCKS)}
         self.speed = {key: rng.choice((1.0, 1.0, 0.1, 0.02)) for key in
                       [0, 1, 2, 3, "acquire", "next", "grant", "passed", "unlock", "diff", "fetch",
                        "answer", "ask", "reply", "refused", "died"]}
@@ -273,14 +290,18 @@ class Walk(Schedule):
             if kind == "unlock" and what == lock and depth == 0:
                 return True
 
-    def acquire(self, node, kind, lock):
+    def acquire(self, node, kind, what):
         """Asks for a lock, waits for it, or stops waiting."""
+        lock, reads = what
         want = node.wants.get(lock)
         if want is None:
             node.requests += 1
-            entry = Entry(node.me, node.requests, tuple(node.vector))
+            entry = Entry(node.me, node.requests, tuple(node.vector), reads)
             node.wants[lock] = Want(entry)
             self.post("acquire", node.me, lock, lock, entry, kind == "try")
+            return True
+        if want.stopped and want.granted is False and kind != "try" and want.entry.reads == reads:
+            want.stopped = False
             return True
         if want.stopped or want.releasing:
             return False
@@ -343,14 +364,15 @@ class Walk(Schedule):
                      for page in named if page not in node.early or "early" not in self.rules}
             history = node.history[lock]
             position = history[-1].position + 1 if history else 0
-            history.append(Written(position, node.me, number, wrote))
+            if not (want.entry.reads and "unlisted" in self.rules):
+                history.append(Written(position, node.me, number, wrote))
             node.history[lock] = history[-self.carried:]
         for number, page in enumerate(node.pages):
             self.send_diff(node, number)
             page.dirty = set()
         node.early = set()
         want.releasing = True
-        self.holders[lock].discard(node.me)
+        self.holders[lock].pop(node.me, None)
         node.releases.append((lock, list(node.vector), self.diffs(node.me)))
         node.at += 1
         return True
@@ -426,10 +448,11 @@ class Walk(Schedule):
             want.releasing = True
             node.releases.append((lock, list(node.vector), self.diffs(node.me)))
             return
-        self.holders[lock].add(node.me)
-        living = {me for me in self.holders[lock] if not self.nodes[me].is_dead}
-        if len(living) > 1:
+        self.holders[lock][node.me] = want.entry.reads
+        living = [me for me in self.holders[lock] if not self.nodes[me].is_dead]
+        if len(living) > 1 and not all(self.holders[lock][me] for me in living):
             raise Violation(f"nodes {sorted(living)} have lock {lock}")
+        self.together += len(living) > 1
 
     def learn(self, node, vector, carried):
         """Applies write notices, and the bytes that came with them (L9 to L13)."""
@@ -507,17 +530,19 @@ class Walk(Schedule):
         if node.me < LOCKS:
             managed = self.managed[node.me]
             managed.unconfirmed = {one for one in managed.unconfirmed if one.rank != dead}
-            # The first entry stays until it is known who has the lock.
+            # The entry that has the lock alone stays until it is known who has the lock.
             managed.queue = [one for place, one in enumerate(managed.queue)
-                             if place == 0 or one.rank != dead]
+                             if (place == 0 and managed.held) or one.rank != dead]
+            managed.readers = [one for one in managed.readers if one.rank != dead]
             self.find_holder(node, managed)
+            self.grant_next(node, managed)
 
     # The manager.
 
     def is_doubtful(self, node, managed):
         """Returns whether the first entry may not have the lock, because of a death."""
         by_dead = managed.giver in node.dead and "giver" in self.rules
-        return bool(managed.queue) and (managed.queue[0].rank in node.dead or by_dead)
+        return managed.held and (managed.queue[0].rank in node.dead or by_dead)
 
     def find_holder(self, node, managed):
         """Finds out who has a lock, if the first entry of the queue may not have it."""
@@ -538,7 +563,7 @@ class Walk(Schedule):
         for one in managed.queue:
             if one.rank not in node.dead:
                 self.post("refused", node.me, one.rank, node.me, one.request)
-        managed.queue = []
+        managed.queue, managed.held = [], False
 
     def take_reply(self, node, source, lock, request, has):
         """Learns whether an entry has the lock."""
@@ -560,17 +585,33 @@ class Walk(Schedule):
     def take_acquire(self, node, source, lock, entry, tries):
         """Takes a request."""
         managed = self.managed[lock]
-        if managed.broken or (tries and managed.queue):
+        is_taken = managed.queue or (managed.readers and not entry.reads)
+        if managed.broken or (tries and is_taken):
             self.post("refused", node.me, source, lock, entry.request)
             return
-        managed.queue.append(entry)
-        if len(managed.queue) == 1:
-            managed.giver = None
+        last = managed.queue[-1] if managed.queue else None
+        if entry.reads and "behind first" not in self.rules and not managed.held:
+            managed.readers.append(entry)
             self.grant(node.me, lock, entry, list(managed.vector), managed.history)
-        elif "linked" in self.rules:
-            last = managed.queue[-2]
-            if last.rank not in node.dead:
-                self.post("next", node.me, last.rank, lock, last.request, entry)
+            return
+        managed.queue.append(entry)
+        is_alone = "apart" not in self.rules or not (entry.reads or (last and last.reads))
+        if last and is_alone and "linked" in self.rules and last.rank not in node.dead:
+            self.post("next", node.me, last.rank, lock, last.request, entry)
+        self.grant_next(node, managed)
+
+    def grant_next(self, node, managed):
+        """Grants a lock that no entry has alone to the first one, and to readers behind readers."""
+        while managed.queue and not managed.held and not managed.broken:
+            first = managed.queue[0]
+            if first.reads:
+                managed.readers.append(managed.queue.pop(0))
+            elif managed.readers and "drained" in self.rules:
+                return
+            else:
+                managed.held, managed.giver = True, None
+            self.grant(node.me, managed_rank(self, managed), first, list(managed.vector),
+                       managed.history)
 
     def given_up(self, managed, entry):
         """Takes an entry that has the lock no more out of the queue, with those before it."""
@@ -582,11 +623,14 @@ class Walk(Schedule):
                 raise Violation(f"node {entry.rank} had a lock that was given up as broken")
             raise Violation(f"the manager does not know the entry of node {entry.rank}")
         place = managed.queue.index(entry)
+        if not managed.held or any(one.reads for one in managed.queue[:place + 1]):
+            raise Violation(f"node {entry.rank} cannot have had the lock alone")
         if place > 0 and "any order" not in self.rules:
             raise Violation(f"node {entry.rank} is not the holder")
         managed.unconfirmed |= {one for one in managed.queue[:place]
                                 if one.rank not in self.nodes[managed_rank(self, managed)].dead}
         managed.queue = managed.queue[place + 1:]
+        managed.held = False
         return True
 
     def take_passed(self, node, _, lock, entry, to):
@@ -598,19 +642,29 @@ class Walk(Schedule):
         if to.rank in node.dead and "named" in self.rules:
             # It was taken out of the queue when it died.
             managed.queue.insert(0, to)
+        managed.held = bool(managed.queue)
+        if managed.held and managed.queue[0].reads:
+            raise Violation(f"a holder has passed the lock to node {to.rank}, which reads")
         self.find_holder(node, managed)
 
     def take_unlock(self, node, _, lock, entry, vector, history):
         """Takes a lock back, and grants it to the next entry."""
         managed = self.managed[lock]
-        if not self.given_up(managed, entry):
+        was_reader = entry in managed.readers
+        if was_reader:
+            managed.readers.remove(entry)
+        elif not self.given_up(managed, entry):
             raise Violation("a lock comes back that was passed")
         managed.vector = [max(pair) for pair in zip(managed.vector, vector)]
-        managed.history, managed.giver = history, None
+        if not was_reader or "unlisted" not in self.rules:
+            managed.history = history
+        if not was_reader:
+            managed.giver = None
         had_next = bool(managed.queue)
-        managed.queue = [one for one in managed.queue if one.rank not in node.dead]
-        if managed.queue and not (had_next and "crossing" not in self.rules):
-            self.grant(node.me, lock, managed.queue[0], list(managed.vector), managed.history)
+        managed.queue = [one for place, one in enumerate(managed.queue)
+                         if (place == 0 and managed.held) or one.rank not in node.dead]
+        if not (had_next and "crossing" not in self.rules):
+            self.grant_next(node, managed)
 
 
 def managed_rank(walk, managed):
@@ -625,7 +679,7 @@ def first_violation(seed, walks, rules):
     """Runs a program. Returns what went wrong first, direct grants, and pages that stayed valid."""
     programs = draw(random.Random(seed))
     return run_walks(seed, walks, lambda walk: Walk(random.Random(walk), programs, rules),
-                     ("direct", "kept"))
+                     ("direct", "kept", "together"))
 
 
 if __name__ == "__main__":

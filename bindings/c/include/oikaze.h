@@ -2359,6 +2359,27 @@ oik_status oik_lock_take_for(oik_job *job, uint64_t number, double seconds, oik_
 oik_status oik_lock_try(oik_job *job, uint64_t number, oik_lock **lock);
 
 /**
+ * Takes a lock for reading. Waits within the job's time limit. Any number of threads and nodes can
+ * have a lock for reading at once, while none has it by `oik_lock_take`. Afterwards this node sees
+ * what the last holders wrote to shared arrays. Writes under the lock are not prevented, and two
+ * holders that write the same elements race. `oik_unlock` gives the lock back. Thread-safe.
+ */
+oik_status oik_read_lock_take(oik_job *job, uint64_t number, oik_lock **lock);
+
+/**
+ * Takes a lock as `oik_read_lock_take` does, with this time limit in seconds. Thread-safe.
+ */
+oik_status oik_read_lock_take_for(oik_job *job, uint64_t number, double seconds, oik_lock **lock);
+
+/**
+ * Takes a lock as `oik_read_lock_take` does, if no other thread or node has it by `oik_lock_take`
+ * or waits for it. Thread-safe.
+ *
+ * Errors: `OIK_NOT_READY` at once if the lock is taken.
+ */
+oik_status oik_read_lock_try(oik_job *job, uint64_t number, oik_lock **lock);
+
+/**
  * Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any thread
  * may give it back.
  */

@@ -44,8 +44,8 @@ impl Job {
         self.cell.get(py)
     }
 
-    fn lock_of(&self, number: u64) -> Lock {
-        Lock { job: Arc::clone(&self.cell), number, held: Mutex::new(None) }
+    fn lock_of(&self, number: u64, reads: bool) -> Lock {
+        Lock { job: Arc::clone(&self.cell), number, reads, held: Mutex::new(None) }
     }
 }
 
@@ -595,22 +595,24 @@ impl Job {
     }
 
     /// Returns the lock of this number.
-    fn _lock(&self, number: Object) -> PyResult<Lock> {
+    fn _lock(&self, number: Object, reads: bool) -> PyResult<Lock> {
         let number: u64 = crate::interpreter::number::number(number, "lock", "name")?;
-        Ok(self.lock_of(number))
+        Ok(self.lock_of(number, reads))
     }
 
     /// Returns the lock of this name.
-    fn _lock_named(&self, py: Python<'_>, name: &str) -> PyResult<Lock> {
-        Ok(self.lock_of(self.get(py)?.lock_number(name)))
+    fn _lock_named(&self, py: Python<'_>, name: &str, reads: bool) -> PyResult<Lock> {
+        Ok(self.lock_of(self.get(py)?.lock_number(name), reads))
     }
 }
 
-/// A lock of the job, used as a context manager: `with job.lock("histogram"): ...`.
+/// A lock of the job, used as a context manager: `with job.lock("histogram"): ...`. Several objects
+/// of `job.read_lock` hold a lock together.
 #[pyclass(module = "oikaze", frozen)]
 pub struct Lock {
     job: Arc<JobCell>,
     number: u64,
+    reads: bool,
     held: Mutex<Option<LockGuard>>,
 }
 
@@ -622,9 +624,15 @@ impl Lock {
     #[pyo3(signature = (timeout = None))]
     fn acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
         let (timeout, number) = (limit_of(timeout, "acquire")?, self.number);
-        let within = |job: &oikaze::Job, limit| job.lock_for(number, limit);
-        let take =
-            |job: &oikaze::Job| timeout.choose(|limit| within(job, limit), || job.lock(number));
+        let plain = |job: &oikaze::Job| match self.reads {
+            false => job.lock(number),
+            true => job.read_lock(number),
+        };
+        let within = |job: &oikaze::Job, limit| match self.reads {
+            false => job.lock_for(number, limit),
+            true => job.read_lock_for(number, limit),
+        };
+        let take = |job: &oikaze::Job| timeout.choose(|limit| within(job, limit), || plain(job));
         self.take(py, |job| take(job).map(Some)).map(drop)
     }
 
@@ -634,8 +642,15 @@ impl Lock {
     #[pyo3(signature = (timeout = None))]
     fn try_acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<bool> {
         let (timeout, number) = (limit_of(timeout, "try_acquire")?, self.number);
-        let within = |job: &oikaze::Job, limit| job.try_lock_for(number, limit);
-        self.take(py, |job| timeout.choose(|limit| within(job, limit), || job.try_lock(number)))
+        let plain = |job: &oikaze::Job| match self.reads {
+            false => job.try_lock(number),
+            true => job.try_read_lock(number),
+        };
+        let within = |job: &oikaze::Job, limit| match self.reads {
+            false => job.try_lock_for(number, limit),
+            true => job.try_read_lock_for(number, limit),
+        };
+        self.take(py, |job| timeout.choose(|limit| within(job, limit), || plain(job)))
     }
 
     /// Gives the lock back, with all writes to shared arrays.
@@ -649,7 +664,8 @@ impl Lock {
 
     fn __repr__(&self) -> String {
         let state = if self.held() { "held" } else { "free" };
-        format!("<oikaze.Lock {}, {state}>", self.number)
+        let kind = if self.reads { ", for reading" } else { "" };
+        format!("<oikaze.Lock {}{kind}, {state}>", self.number)
     }
 
     /// Whether this object holds the lock.

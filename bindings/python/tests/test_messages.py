@@ -112,6 +112,16 @@ def test_locks_exclude(run):
             lock.release()
         except oikaze.InvalidError as error:
             assert "does not hold" in error.cause
+        with job.read_lock("prices") as reading:
+            job.all_reduce(0)  # both nodes have it
+            assert reading.held and "for reading" in repr(reading)
+            assert job.lock("prices").try_acquire() is False if job.rank else True
+            job.all_reduce(0)
+        again = job.read_lock("prices")
+        assert again.try_acquire(timeout=30) is True
+        again.release()
+        again.acquire(timeout=30)
+        again.release()
         job.barrier()
         """,
     )

@@ -42,6 +42,11 @@ fn lock_is_taken() -> CallError {
     CallError::new(oik_status::OIK_NOT_READY, "the lock is taken; try it again later")
 }
 
+/// Returns the lock that a call which tries has got.
+fn tried(guard: Option<LockGuard>) -> Result<KeptLock, CallError> {
+    guard.map(KeptLock::of).ok_or_else(lock_is_taken)
+}
+
 functions! {
     /// Takes the lock of this number, one of the job's 2^64. Waits within the job's time limit.
     /// Afterwards this node sees what its last holders wrote to shared arrays. Thread-safe.
@@ -60,7 +65,23 @@ functions! {
     ///
     /// Errors: `OIK_NOT_READY` at once if the lock is taken.
     oik_lock_try(job: *mut oik_job, number: u64) -> lock: New<oik_lock> =
-        KeptLock::of(job.job.try_lock(number)?.ok_or_else(lock_is_taken)?);
+        tried(job.job.try_lock(number)?)?;
+    /// Takes a lock for reading. Waits within the job's time limit. Any number of threads and nodes
+    /// can have a lock for reading at once, while none has it by `oik_lock_take`. Afterwards this
+    /// node sees what the last holders wrote to shared arrays. Writes under the lock are not
+    /// prevented, and two holders that write the same elements race. `oik_unlock` gives the lock
+    /// back. Thread-safe.
+    oik_read_lock_take(job: *mut oik_job, number: u64) -> lock: New<oik_lock> =
+        KeptLock::of(job.job.read_lock(number)?);
+    /// Takes a lock as `oik_read_lock_take` does, with this time limit in seconds. Thread-safe.
+    oik_read_lock_take_for(job: *mut oik_job, number: u64, seconds: Limit) -> lock: New<oik_lock> =
+        KeptLock::of(job.job.read_lock_for(number, seconds)?);
+    /// Takes a lock as `oik_read_lock_take` does, if no other thread or node has it by
+    /// `oik_lock_take` or waits for it. Thread-safe.
+    ///
+    /// Errors: `OIK_NOT_READY` at once if the lock is taken.
+    oik_read_lock_try(job: *mut oik_job, number: u64) -> lock: New<oik_lock> =
+        tried(job.job.try_read_lock(number)?)?;
     /// Gives a lock back, so that the next holder sees what this node wrote. Thread-safe: any
     /// thread may give it back.
     oik_unlock(lock: Released<oik_lock>) = {

@@ -677,6 +677,24 @@ static void of_locks(void) {
     }
     OK(oik_barrier(job));
     if (rank == 0) OK(oik_unlock(lock));
+    OK(oik_barrier(job));
+    if (rank == 0) OK(oik_read_lock_take(job, 8, &lock));
+    else OK(oik_read_lock_take_for(job, 8, 30, &lock));
+    oik_team *both;
+    int32_t holders = 1;
+    OK(oik_world(job, &both));
+    OK(oik_all_reduce(both, OIK_I32, OIK_SUM, &holders, 1, NULL)); // while both have it
+    HOLDS(holders == 2);
+    OK(oik_team_release(both));
+    OK(oik_unlock(lock));
+    OK(oik_barrier(job));
+    if (rank == 0) OK(oik_lock_take(job, 8, &lock));
+    OK(oik_barrier(job));
+    if (rank != 0) FAILS(oik_read_lock_try(job, 8, &lock), OIK_NOT_READY, "the lock is taken");
+    OK(oik_barrier(job));
+    if (rank == 0) OK(oik_unlock(lock));
+    while (oik_read_lock_try(job, 8, &lock) == OIK_NOT_READY) {}
+    OK(oik_unlock(lock));
     OK(oik_notify(job, other));
     OK(oik_wait_notify(job, other));
     OK(oik_notify(job, other));

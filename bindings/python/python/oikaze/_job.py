@@ -95,9 +95,21 @@ class Job(_native.Job, Collectives):
         The writes of earlier holders to shared arrays are visible to later ones. A name is the same
         lock in C and Rust (``oik_lock_number``, ``Job::lock_named``).
         """
+        return self._lock_of(name, False)
+
+    def read_lock(self, name: int | str) -> _native.Lock:
+        """Returns a lock of the job for reading, for ``with``.
+
+        Any number of threads and nodes can have it at once, while none has ``lock`` of this name.
+        The writes of earlier holders to shared arrays are visible. Writes under the lock are not
+        prevented, and two holders that write the same elements race.
+        """
+        return self._lock_of(name, True)
+
+    def _lock_of(self, name: int | str, reads: bool) -> _native.Lock:
         if isinstance(name, str):
-            return self._lock_named(name)
-        return self._lock(whole_number(name, "lock", "name"))
+            return self._lock_named(name, reads)
+        return self._lock(whole_number(name, "lock", "name"), reads)
 
     def array(
         self,

@@ -1,6 +1,7 @@
 //! Locks between nodes.
 
 use crate::error::Result;
+use oikaze_protocol::coherence::LockMode;
 use oikaze_protocol::fnv::fnv1a;
 use oikaze_runtime::node::{AcquiredLock, Node};
 use std::sync::Arc;
@@ -15,8 +16,12 @@ pub(crate) fn number_of(name: &str) -> u64 {
     NAMED_LOCKS | (fnv1a(name.bytes()) >> 1).min(NAMED_LOCKS - 2)
 }
 
-/// Guard of a lock that this node holds. Dropping the guard gives the lock back. Writes under the
-/// lock are visible to its next holder.
+/// Guard of a lock that this node holds, alone ([`Job::lock`]) or together with others that read
+/// ([`Job::read_lock`]). Dropping the guard gives the lock back. Writes under the lock are visible
+/// to its next holder.
+///
+/// [`Job::lock`]: crate::Job::lock
+/// [`Job::read_lock`]: crate::Job::read_lock
 ///
 /// ```
 /// use oikaze::prelude::*;
@@ -41,26 +46,16 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// Acquires the lock within `limit`. The guard gives it back within `of_job`.
+    /// Acquires the lock in this mode within `limit`. The guard gives it back within `of_job`.
+    /// Returns `None` if a request that tries finds the lock taken.
     #[track_caller]
     pub(crate) fn acquire(
         node: &Arc<Node>,
-        lock: u64,
+        (lock, mode): (u64, LockMode),
         limit: Option<Duration>,
         of_job: Option<Duration>,
-    ) -> Result<Self> {
-        let held = node.acquire_lock(lock, limit)?;
-        Ok(Self { node: Arc::clone(node), held: Some(held), limit: of_job })
-    }
-
-    /// Acquires the lock if no other thread or node has it.
-    #[track_caller]
-    pub(crate) fn try_acquire(
-        node: &Arc<Node>,
-        lock: u64,
-        of_job: Option<Duration>,
     ) -> Result<Option<Self>> {
-        let held = node.try_lock(lock, of_job)?;
+        let held = node.acquire_lock(lock, mode, limit)?;
         Ok(held.map(|held| Self { node: Arc::clone(node), held: Some(held), limit: of_job }))
     }
 

@@ -60,11 +60,16 @@ pub use oikaze_protocol::coherence::ArrayStatistics;
 pub use part::Part;
 pub use shape::{ElementIndex, Extents, Shape};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::handle::Job;
 use builder::ArrayBuilder;
-use oikaze_protocol::coherence::Homes;
+use oikaze_protocol::coherence::{Homes, LockMode};
 use std::time::Duration;
+
+/// Mode of a lock that one thread of one node has at a time.
+const ALONE: LockMode = LockMode { reads: false, tries: false };
+/// Mode of a lock that any number of threads and nodes have at once.
+const READING: LockMode = LockMode { reads: true, tries: false };
 
 impl Job {
     /// Makes a shared array of this shape under this name of up to 48 bytes: a number of elements,
@@ -120,7 +125,7 @@ impl Job {
     /// alive.
     #[track_caller]
     pub fn lock(&self, lock: u64) -> Result<LockGuard> {
-        LockGuard::acquire(&self.node, lock, self.limit, self.limit)
+        self.wait_for_lock(lock, ALONE, self.limit)
     }
 
     /// Acquires the lock of this name, as [`Job::lock`] does with [`Job::lock_number`].
@@ -175,7 +180,7 @@ impl Job {
     /// As [`Job::lock`].
     #[track_caller]
     pub fn lock_for(&self, lock: u64, limit: Duration) -> Result<LockGuard> {
-        LockGuard::acquire(&self.node, lock, Some(limit), self.limit)
+        self.wait_for_lock(lock, ALONE, Some(limit))
     }
 
     /// Acquires a lock as [`Job::lock`] does, if no other thread or node has it. Returns `None` at
@@ -201,7 +206,7 @@ impl Job {
     /// the lock already.
     #[track_caller]
     pub fn try_lock(&self, lock: u64) -> Result<Option<LockGuard>> {
-        LockGuard::try_acquire(&self.node, lock, self.limit)
+        self.try_to_lock(lock, ALONE)
     }
 
     /// Waits for a lock as [`Job::lock_for`] does. Returns `None` if the time limit passed. With a
@@ -211,10 +216,113 @@ impl Job {
     /// As [`Job::try_lock`].
     #[track_caller]
     pub fn try_lock_for(&self, lock: u64, limit: Duration) -> Result<Option<LockGuard>> {
+        self.try_to_lock_for(lock, ALONE, limit)
+    }
+
+    /// Acquires lock number `lock` for reading. Any number of threads and nodes can have a lock for
+    /// reading at once, while none has it by [`Job::lock`]. The caller sees what earlier holders
+    /// wrote under [`Job::lock`]. A request that came earlier gets the lock earlier, whichever kind
+    /// it is of.
+    ///
+    /// Oikaze does not prevent writes under a lock for reading. Two holders that write the same
+    /// elements race. A node that is lost while it reads breaks no lock.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let prices = job.array::<f64>("prices", 2)?;
+    /// if job.rank() == 0 {
+    ///     let held = job.lock(5)?;
+    ///     prices.write(..)?.copy_from_slice(&[2.0, 3.0]);
+    ///     held.release()?;
+    /// }
+    /// let held = job.read_lock(5)?; // all nodes may be here at once
+    /// let sum: f64 = prices.read(..)?.iter().sum();
+    /// held.release()?;
+    /// assert!(sum == 0.0 || sum == 5.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Job::lock`].
+    #[track_caller]
+    pub fn read_lock(&self, lock: u64) -> Result<LockGuard> {
+        self.wait_for_lock(lock, READING, self.limit)
+    }
+
+    /// Acquires the lock of this name for reading, as [`Job::read_lock`] does with
+    /// [`Job::lock_number`].
+    ///
+    /// # Errors
+    /// As [`Job::lock`].
+    #[track_caller]
+    pub fn read_lock_named(&self, name: &str) -> Result<LockGuard> {
+        self.read_lock(self.lock_number(name))
+    }
+
+    /// Acquires a lock as [`Job::read_lock`] does, with this time limit.
+    ///
+    /// # Errors
+    /// As [`Job::lock`].
+    #[track_caller]
+    pub fn read_lock_for(&self, lock: u64, limit: Duration) -> Result<LockGuard> {
+        self.wait_for_lock(lock, READING, Some(limit))
+    }
+
+    /// Acquires a lock as [`Job::read_lock`] does, if no other thread or node has it by
+    /// [`Job::lock`] or waits for it. Returns `None` at once otherwise, as [`Job::try_lock`] does.
+    ///
+    /// # Errors
+    /// As [`Job::try_lock`].
+    #[track_caller]
+    pub fn try_read_lock(&self, lock: u64) -> Result<Option<LockGuard>> {
+        self.try_to_lock(lock, READING)
+    }
+
+    /// Waits for a lock as [`Job::read_lock_for`] does. Returns `None` if the time limit passed.
+    /// With a limit of zero, this is [`Job::try_read_lock`].
+    ///
+    /// # Errors
+    /// As [`Job::try_lock`].
+    #[track_caller]
+    pub fn try_read_lock_for(&self, lock: u64, limit: Duration) -> Result<Option<LockGuard>> {
+        self.try_to_lock_for(lock, READING, limit)
+    }
+
+    /// Waits within `limit` for a lock in this mode, which does not try.
+    #[track_caller]
+    fn wait_for_lock(
+        &self,
+        lock: u64,
+        mode: LockMode,
+        limit: Option<Duration>,
+    ) -> Result<LockGuard> {
+        let held = LockGuard::acquire(&self.node, (lock, mode), limit, self.limit)?;
+        // Only a request that tries finds a lock taken.
+        held.ok_or_else(|| Error::invalid(self.node.waits.lock_text(lock), "the lock is taken"))
+    }
+
+    /// Tries a lock in this mode.
+    #[track_caller]
+    fn try_to_lock(&self, lock: u64, mode: LockMode) -> Result<Option<LockGuard>> {
+        let mode = LockMode { tries: true, ..mode };
+        LockGuard::acquire(&self.node, (lock, mode), self.limit, self.limit)
+    }
+
+    /// Waits for a lock in this mode, for no longer than `limit`.
+    #[track_caller]
+    fn try_to_lock_for(
+        &self,
+        lock: u64,
+        mode: LockMode,
+        limit: Duration,
+    ) -> Result<Option<LockGuard>> {
         if limit.is_zero() {
-            return self.try_lock(lock);
+            return self.try_to_lock(lock, mode);
         }
-        match self.lock_for(lock, limit) {
+        match self.wait_for_lock(lock, mode, Some(limit)) {
             Err(error) if error.is_timeout() => Ok(None),
             taken => taken.map(Some),
         }

@@ -99,6 +99,8 @@ fn plays_its_role() {
                 let sums = (0..size).map(|node| array.get(elements(node)).unwrap());
                 say(&format!("{:?}", sums.collect::<Vec<_>>()));
             }
+            "lock" => say(&outcome(job.lock(5).and_then(|held| held.release()))),
+            "read-lock" => say(&outcome(job.read_lock(5).and_then(|held| held.release()))),
             "merge" => say(&outcome(merge(&array, me))),
             "check-merged" => say(&outcome(check_merged(&array, size))),
             "write-all" => say(&outcome(array.write(..).and_then(|all| all.release()))),
@@ -155,6 +157,18 @@ fn kill_at_all_points(work: &str, prepare: Option<&str>, says: &str) -> (Nodes, 
         nodes.wait_for_kill(victim);
     }
     (nodes, points)
+}
+
+/// COH-16.12: a node that is killed while it asks for a lock for reading, has it, or gives it back
+/// is in nobody's way, and breaks no lock.
+#[test]
+fn node_killed_at_any_point_of_a_read_lock_is_in_nobodys_way() {
+    let (mut nodes, points) = kill_at_all_points("read-lock", None, "done");
+    assert!(points > 3, "{points} points");
+    let survivor = POINTS_MAX + 1;
+    for work in ["read-lock", "lock", "read-lock", "lock"] {
+        assert_eq!(nodes.ask(survivor, work), "done");
+    }
 }
 
 /// COH-16.7: the entries of a killed process do not count, and what it stored is whole runs.

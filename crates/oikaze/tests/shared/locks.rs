@@ -1,15 +1,28 @@
 //! Locks, with memory that all nodes of a machine map and with pages that each node keeps for
 //! itself.
 
-use crate::support::both_ways::cluster;
+use crate::support::both_ways::{cluster, of_pages};
 use oikaze::internal::lock_waiters;
+use oikaze::job::Feature;
 use oikaze::prelude::*;
+use oikaze::testing::cluster_with;
+use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 /// Longer than a test may take.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs nodes as [`cluster`] does, and once more without memory for locks.
+fn cluster_without_arena_too(
+    nodes: u32,
+    program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync,
+) {
+    cluster(nodes, &program);
+    let without = [&of_pages()[..], &[Feature::Arena]].concat();
+    cluster_with(nodes, Job::builder().without(without), program);
+}
 
 /// COH-7.1: threads of one node exclude one another, too. Each sees what the holder before wrote.
 #[test]
@@ -183,18 +196,132 @@ fn many_threads_wait_for_one_lock() {
     });
 }
 
+/// COH-7.5: threads ask in a loop with time limits. Their requests do not fill the queue.
+#[test]
+fn requests_that_were_abandoned_are_used_again() {
+    const LOCK: u64 = 8;
+    cluster_without_arena_too(3, |job| {
+        let held = if job.rank() == 0 { Some(job.lock(LOCK)?) } else { None };
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() == 1 {
+            // More often than a lock of the table has tickets.
+            for _ in 0..50 {
+                let soon = Duration::from_micros(100);
+                assert!(job.try_lock_for(LOCK, soon)?.is_none());
+                assert!(job.try_read_lock_for(LOCK, soon)?.is_none());
+            }
+        }
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() == 0 {
+            assert!(lock_waiters(job, LOCK).is_none_or(|waiting| waiting <= 2));
+        }
+        job.all_reduce(0u32, Sum)?;
+        drop(held);
+        for _ in 0..10 {
+            job.lock_for(LOCK, LIMIT)?.release()?;
+            job.read_lock_for(LOCK, LIMIT)?.release()?;
+        }
+        job.all_reduce(0u32, Sum)?;
+        Ok(())
+    });
+}
+
+/// COH-7.14, COH-16.10: a node that reads sees no half of what another node writes.
+#[test]
+fn nodes_that_read_are_not_beside_one_that_writes() {
+    const TIMES: u64 = 60;
+    let (readers, writers) = (AtomicU32::new(0), AtomicU32::new(0));
+    cluster_without_arena_too(3, |job| {
+        let pair = job.array::<u64>("pair", 1024)?;
+        let run = |thread: u64| {
+            for time in 0..TIMES {
+                if (time + thread + u64::from(job.rank())).is_multiple_of(3) {
+                    let held = job.lock_for(5, LIMIT).unwrap();
+                    assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0, "beside a writer");
+                    assert_eq!(readers.load(Ordering::SeqCst), 0, "beside a reader");
+                    for at in [0, 1023] {
+                        pair.write(at..at + 1).unwrap()[0] += 1;
+                    }
+                    writers.fetch_sub(1, Ordering::SeqCst);
+                    held.release().unwrap();
+                } else {
+                    let held = job.read_lock_for(5, LIMIT).unwrap();
+                    readers.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(writers.load(Ordering::SeqCst), 0, "beside a writer");
+                    let both = pair.read(..).unwrap();
+                    assert_eq!(both[0], both[1023]);
+                    drop(both);
+                    readers.fetch_sub(1, Ordering::SeqCst);
+                    held.release().unwrap();
+                }
+            }
+        };
+        let run = &run;
+        thread::scope(|scope| {
+            (0..2).for_each(|thread| drop(scope.spawn(move || run(thread))));
+        });
+        job.barrier()?;
+        assert_eq!(pair.read(0..1)?[0], 3 * 2 * TIMES / 3);
+        job.barrier()?;
+        Ok(())
+    });
+}
+
+/// COH-7.14: all nodes have a lock for reading at once. One that writes waits for all of them, and
+/// those that read later wait behind it.
+#[test]
+fn nodes_have_a_lock_for_reading_together() {
+    const LOCK: u64 = 6;
+    cluster_without_arena_too(3, |job| {
+        let held = job.read_lock(LOCK)?;
+        job.all_reduce(0u32, Sum)?;
+        // More often than a lock of the table has tickets.
+        let again = || -> oikaze::Result<()> {
+            for _ in 0..50 {
+                job.read_lock_for(LOCK, LIMIT)?.release()?;
+                job.try_read_lock(LOCK)?.map_or(Ok(()), |held| held.release())?;
+            }
+            assert!(job.try_lock(LOCK)?.is_none());
+            Ok(())
+        };
+        thread::scope(|scope| scope.spawn(again).join()).unwrap()?;
+        job.all_reduce(0u32, Sum)?;
+        let late = || job.try_lock_for(LOCK, Duration::from_millis(2)).map(|held| held.is_none());
+        if job.rank() == 0 {
+            assert!(thread::scope(|scope| scope.spawn(late).join()).unwrap()?);
+        }
+        let mine = job.read_lock(LOCK).map(drop).unwrap_err();
+        assert!(mine.to_string().contains("this thread took the lock"), "{mine}");
+        job.all_reduce(0u32, Sum)?;
+        held.release()?;
+        let alone = if job.rank() == 0 { Some(job.lock_for(LOCK, LIMIT)?) } else { None };
+        job.all_reduce(0u32, Sum)?;
+        if job.rank() != 0 {
+            assert!(job.try_read_lock(LOCK)?.is_none());
+        }
+        job.all_reduce(0u32, Sum)?;
+        drop(alone);
+        job.read_lock_for(LOCK, LIMIT)?.release()?;
+        job.read_lock_named("six")?.release()?;
+        job.barrier()?;
+        Ok(())
+    });
+}
+
 /// A node that leaves gives its locks back, also those whose guards live on.
 #[test]
 fn leaving_gives_locks_back() {
     cluster(2, |job| {
         if job.rank() == 0 {
             std::mem::forget(job.lock(4)?);
+            std::mem::forget(job.read_lock(5)?);
         } else {
             job.lock(6)?.release()?;
         }
         job.all_reduce(0u32, Sum)?;
         if job.rank() == 1 {
             job.lock_for(4, LIMIT)?.release()?;
+            job.lock_for(5, LIMIT)?.release()?;
         }
         Ok(())
     });

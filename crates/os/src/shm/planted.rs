@@ -47,8 +47,14 @@ bugs! {
     UseBufferEarly,
     /// A buffer is written while its own member has not read it.
     ForgetOwnReads,
-    /// A ticket for a lock is ended although it was granted.
+    /// A ticket for a lock that was granted is not ended.
     CancelGranted,
+    /// A ticket that reads is over before a reader is counted.
+    EndTicketUncounted,
+    /// A ticket that writes does not wait for readers.
+    HoldBesideReaders,
+    /// A queue goes on past an abandoned ticket that can be used again.
+    PassAbandoned,
     /// A queue goes on, and the next ticket is read without a fence in between.
     PassWithoutFence,
     /// A free lock is granted to a member that died while it waited.
@@ -172,6 +178,13 @@ mod of_tests {
                     "shm::arena::models::loom_pieces_stay_until_all_have_read_them"
                 }
                 Bug::CancelGranted => "shm::arena::models::loom_a_request_that_ends_keeps_no_lock",
+                Bug::EndTicketUncounted => {
+                    "shm::arena::models::loom_readers_are_not_beside_a_writer"
+                }
+                Bug::HoldBesideReaders => {
+                    "shm::arena::models::loom_readers_are_not_beside_a_writer"
+                }
+                Bug::PassAbandoned => "shm::arena::models::loom_an_abandoned_ticket_is_used_again",
                 Bug::PassWithoutFence => {
                     "shm::arena::models::loom_a_lock_has_one_holder_and_forgets_nobody"
                 }

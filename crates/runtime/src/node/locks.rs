@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 #[must_use = "the lock is held until it is given back"]
 pub struct AcquiredLock {
     number: u64,
+    reads: bool,
+    /// Number of the taking in the list of waits.
+    taking: u64,
     /// Its request in the arena, if it has an entry there.
     ticket: Option<LockTicket>,
     /// Its manager has granted it.
@@ -43,8 +46,11 @@ struct LockRequest<'a> {
     arena: &'a Arena,
     lock: u64,
     entry: LockEntry,
+    reads: bool,
     /// `None` while there is no room in the queue.
     ticket: Option<LockTicket>,
+    /// Is `true` once this thread has the lock.
+    has_lock: bool,
     /// Note that this thread waits.
     noted: Option<LockWaiter>,
 }
@@ -56,56 +62,47 @@ impl Node {
             && self.with_engine(|engine| engine.coherence().has_pages())
     }
 
-    /// Acquires a lock within `limit`.
+    /// Acquires a lock within `limit`, alone or for reading (COH-7.14). A request that tries
+    /// (COH-7.12) waits for nobody but the lock's manager, and returns `None` if another thread or
+    /// node has the lock.
     ///
     /// # Errors
     /// The lock is lost with a node; the time limit passed, or the wait was interrupted; a guard
     /// that this thread took is alive, or it holds the lock already.
     #[track_caller]
-    pub fn acquire_lock(&self, lock: u64, limit: Option<Duration>) -> Result<AcquiredLock> {
+    pub fn acquire_lock(
+        &self,
+        lock: u64,
+        mode: LockMode,
+        limit: Option<Duration>,
+    ) -> Result<Option<AcquiredLock>> {
         self.check_lock_is_permitted(lock)?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut entry = None;
         if let Some((arena, place)) = self.lock_entry(lock)? {
-            let mut request = LockRequest::new(self, arena, (lock, place));
-            request.acquire(limit)?;
+            let mut request = LockRequest::of(self, arena, (lock, place), mode.reads);
+            if !request.acquire(mode.tries, limit)? {
+                return Ok(None);
+            }
             entry = Some(request);
         }
         let by_manager = entry.is_none() || self.has_pages();
         if by_manager {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            acquire_from_manager(self, lock, LockMode::default(), left)?;
-        }
-        Ok(self.note_lock(lock, entry, by_manager))
-    }
-
-    /// Acquires a lock if no other thread or node has it (COH-7.12). `limit` is for the answer of
-    /// the lock's manager.
-    ///
-    /// # Errors
-    /// As [`Node::acquire_lock`].
-    #[track_caller]
-    pub fn try_lock(&self, lock: u64, limit: Option<Duration>) -> Result<Option<AcquiredLock>> {
-        self.check_lock_is_permitted(lock)?;
-        let mut entry = None;
-        if let Some((arena, place)) = self.lock_entry(lock)? {
-            let mut request = LockRequest::of(self, arena, (lock, place));
-            if !request.try_acquire()? {
-                return Ok(None);
-            }
-            entry = Some(request);
-        }
-        let by_manager = entry.is_none() || self.has_pages();
-        // Nobody else asks the manager while this thread has the entry, but what the last holder
-        // told it may be on its way.
-        let mode = LockMode { tries: entry.is_none(), ..LockMode::default() };
-        if by_manager {
-            let answer = acquire_from_manager(self, lock, mode, limit)?;
-            if matches!(answer, Value::LockTaken) {
+            // Nobody who writes asks the manager while this thread has the entry, but what the last
+            // holder told it may be on its way.
+            let mode = LockMode { tries: mode.tries && entry.is_none(), ..mode };
+            if let Value::LockTaken = acquire_from_manager(self, lock, mode, left)? {
                 return Ok(None);
             }
         }
-        Ok(Some(self.note_lock(lock, entry, by_manager)))
+        if !by_manager {
+            self.coherence.locks.note_taken();
+        }
+        let ticket = entry.and_then(LockRequest::keep);
+        let (reads, taking) = (mode.reads, self.waits.took_lock(lock));
+        self.coherence.segments.took_lock();
+        Ok(Some(AcquiredLock { number: lock, reads, taking, ticket, by_manager }))
     }
 
     /// Checks that the calling thread may take a lock (COH-7.7, COH-7.8).
@@ -125,23 +122,6 @@ impl Node {
         Ok(arena.locks().entry(lock).map(|place| (&**arena, place)))
     }
 
-    /// Notes that the calling thread has got a lock.
-    #[track_caller]
-    fn note_lock(
-        &self,
-        lock: u64,
-        entry: Option<LockRequest<'_>>,
-        by_manager: bool,
-    ) -> AcquiredLock {
-        if !by_manager {
-            self.coherence.locks.note_taken();
-        }
-        let ticket = entry.and_then(LockRequest::keep);
-        self.waits.took_lock(lock);
-        self.coherence.segments.took_lock();
-        AcquiredLock { number: lock, ticket, by_manager }
-    }
-
     /// Gives a lock back within `limit`, and waits for the result.
     ///
     /// # Errors
@@ -149,23 +129,25 @@ impl Node {
     /// these cases, too. In a child of fork, it is not.
     #[track_caller]
     pub fn give_lock_back(&self, held: AcquiredLock, limit: Option<Duration>) -> Result<()> {
-        let AcquiredLock { number: lock, ticket, by_manager } = held;
+        let AcquiredLock { number: lock, reads, taking, ticket, by_manager } = held;
         let name = LockName { waits: &self.waits, lock };
         self.check_process(|| format!("giving back {name}"))?;
-        self.waits.gave_lock_back(lock);
+        self.waits.gave_lock_back(taking);
         self.coherence.segments.gave_lock_back();
         // Given back at the end, behind the manager's part.
         let arena = self.coherence.calls.arena();
         let entry = arena.zip(ticket).map(|(arena, ticket)| LockRequest {
             ticket: Some(ticket),
-            ..LockRequest::of(self, arena, (lock, ticket.lock_entry()))
+            has_lock: true,
+            ..LockRequest::of(self, arena, (lock, ticket.lock_entry()), reads)
         });
         // An array may have been declared meanwhile, and the next holder asks for what was written
-        // to it. Nobody else asks the manager now.
+        // to it. Nobody who writes asks the manager now.
         if !by_manager && self.has_pages() {
-            let mode = LockMode::default();
+            let mode = LockMode { reads, tries: false };
             if let Err(error) = acquire_from_manager(self, lock, mode, limit) {
-                if let Some(entry) = &entry {
+                // Those that read have changed nothing that others rely on (COH-7.14).
+                if let Some(entry) = entry.as_ref().filter(|_| !reads) {
                     entry.arena.locks().lose(entry.entry);
                 }
                 return Err(error);
@@ -185,14 +167,14 @@ impl Node {
 
 impl<'a> LockRequest<'a> {
     /// Makes the request of a lock, without a ticket.
-    fn of(node: &'a Node, arena: &'a Arena, (lock, entry): (u64, LockEntry)) -> LockRequest<'a> {
-        LockRequest { node, arena, lock, entry, ticket: None, noted: None }
-    }
-
-    /// Requests a lock.
-    fn new(node: &'a Node, arena: &'a Arena, place: (u64, LockEntry)) -> LockRequest<'a> {
-        let ticket = arena.locks().request(place.1, node);
-        LockRequest { ticket, ..LockRequest::of(node, arena, place) }
+    fn of(
+        node: &'a Node,
+        arena: &'a Arena,
+        (lock, entry): (u64, LockEntry),
+        reads: bool,
+    ) -> LockRequest<'a> {
+        let (ticket, has_lock, noted) = (None, false, None);
+        LockRequest { node, arena, lock, entry, reads, ticket, has_lock, noted }
     }
 
     /// Returns the ticket of the lock that this thread has got, and keeps the lock.
@@ -201,20 +183,35 @@ impl<'a> LockRequest<'a> {
         self.ticket.take()
     }
 
+    /// Takes the lock if it was granted. Returns `true` if this thread has it.
     #[inline]
-    fn has_lock(&self) -> bool {
-        self.ticket.is_some_and(|ticket| self.arena.locks().look(ticket) == LockState::Holds)
+    fn has_lock(&mut self) -> bool {
+        let (locks, node) = (self.arena.locks(), self.node);
+        let look = |ticket| locks.look(ticket, node) == LockState::Holds;
+        self.has_lock = self.has_lock || self.ticket.is_some_and(look);
+        self.has_lock
     }
 
-    /// Takes the lock if no other request has it or waits for it. Returns `true` if it did.
+    /// Returns `true` if this thread has the lock, and the failure if nobody gets it any more. A
+    /// lock that is lost goes on to the next request, so the loss is looked at behind the lock.
+    #[inline]
+    fn state(&mut self) -> std::result::Result<bool, Failure> {
+        let has_lock = self.has_lock();
+        self.impediment().map_or(Ok(has_lock), Err)
+    }
+
+    /// Takes the lock. Waits for it within `limit`, or, if it `tries`, returns `false` if another
+    /// request has the lock or waits for it. After an error, this thread does not have it.
     #[track_caller]
-    fn try_acquire(&mut self) -> Result<bool> {
+    fn acquire(&mut self, tries: bool, limit: Option<Duration>) -> Result<bool> {
         let name = LockName { waits: &self.node.waits, lock: self.lock };
-        if let Some(failure) = self.impediment() {
-            return Err(self.node.departures.failure(&name, failure));
+        if tries {
+            self.ticket = self.arena.locks().try_request(self.entry, self.reads, self.node);
+            self.has_lock = self.ticket.is_some();
+            return self.state().map_err(|failure| self.node.departures.failure(&name, failure));
         }
-        self.ticket = self.arena.locks().try_request(self.entry, self.node);
-        Ok(self.ticket.is_some())
+        self.ticket = self.arena.locks().request(self.entry, self.reads, self.node);
+        self.wait(limit).map(|()| true)
     }
 
     /// Returns why nobody of this node gets the lock any more, if so.
@@ -230,9 +227,8 @@ impl<'a> LockRequest<'a> {
         locks.is_leaving().then_some(Failure::Left)
     }
 
-    /// Waits for the lock. After an error, this thread does not have it.
     #[track_caller]
-    fn acquire(&mut self, limit: Option<Duration>) -> Result<()> {
+    fn wait(&mut self, limit: Option<Duration>) -> Result<()> {
         let (node, lock) = (self.node, self.lock);
         let mut polls = node.word_polls();
         while !self.has_lock() && polls.wait() {}
@@ -243,24 +239,25 @@ impl<'a> LockRequest<'a> {
         match outcome {
             Ok(_) => Ok(()),
             // The lock was granted just now.
-            Err(error) if error.is_timeout() && self.has_lock() => Ok(()),
+            Err(error) if error.is_timeout() && self.state() == Ok(true) => Ok(()),
             Err(error) => Err(node.waits.explain_timeout(error, &subject())),
         }
     }
 
     /// Returns the outcome of the wait, if it is known.
     fn outcome(&mut self) -> Option<std::result::Result<Value, Failure>> {
-        if let Some(failure) = self.impediment() {
-            return Some(Err(failure));
+        let done = |state| match state {
+            Ok(has_lock) => bool::then(has_lock, || Ok(Value::Done)),
+            Err(failure) => Some(Err(failure)),
+        };
+        if let Some(outcome) = done(self.state()) {
+            return Some(outcome);
         }
         let locks = self.arena.locks();
-        if self.has_lock() {
-            return Some(Ok(Value::Done));
-        }
         match self.ticket {
             // Others took this node for dead, or there was no room.
-            None => self.ticket = locks.request(self.entry, self.node),
-            Some(ticket) if locks.look(ticket) == LockState::Done => self.ticket = None,
+            None => self.ticket = locks.request(self.entry, self.reads, self.node),
+            Some(ticket) if locks.is_over(ticket) => self.ticket = None,
             // A node may have ended before it could hand the lock over.
             Some(ticket) => locks.hand_over(ticket, self.node),
         }
@@ -270,7 +267,7 @@ impl<'a> LockRequest<'a> {
             self.noted = Some(waiter);
             self.arena.begin_lock_wait(waiter);
         }
-        if self.has_lock() { Some(Ok(Value::Done)) } else { self.node.departures.over().map(Err) }
+        done(self.state()).or_else(|| self.node.departures.over().map(Err))
     }
 
     fn forget(&mut self) {
@@ -283,8 +280,11 @@ impl<'a> LockRequest<'a> {
 impl Drop for LockRequest<'_> {
     fn drop(&mut self) {
         self.forget();
-        if let (Some(ticket), Some(node)) = (self.ticket, self.node.enter()) {
-            self.arena.locks().end(ticket, node);
+        let (locks, has_lock) = (self.arena.locks(), self.has_lock);
+        match (self.ticket, self.node.enter()) {
+            (Some(ticket), Some(node)) if has_lock => locks.give_back(ticket, node),
+            (Some(ticket), Some(node)) => locks.end(ticket, node),
+            _ => {}
         }
     }
 }

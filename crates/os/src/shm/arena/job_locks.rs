@@ -104,74 +104,108 @@ impl JobLocks {
         self.locks.known_entry(lock).map(|entry| self.locks.view(entry))
     }
 
-    /// Requests a lock. Returns `None` while there is no room for the request, and once this node
-    /// leaves. The caller [looks](JobLocks::look) whether it has the lock.
+    /// Requests a lock, alone or for reading. Returns `None` while there is no room for the
+    /// request, and once this node leaves. The caller [looks](JobLocks::look) whether it has the
+    /// lock.
     #[inline]
     #[must_use]
-    pub fn request(&self, LockEntry(entry): LockEntry, host: &impl LockHost) -> Option<LockTicket> {
+    pub fn request(
+        &self,
+        LockEntry(entry): LockEntry,
+        reads: bool,
+        host: &impl LockHost,
+    ) -> Option<LockTicket> {
         if self.is_leaving() {
             return None;
         }
-        let ticket = self.locks.take_ticket(entry).or_else(|| self.request_room(entry, host))?;
+        let ticket = self.locks.take_ticket(entry, reads);
+        let ticket = ticket.or_else(|| self.request_room(entry, reads, host))?;
         self.hand_over(ticket, host);
         Some(ticket)
     }
 
-    /// Takes a lock that no request has or waits for. Returns `None` if there is one, and once this
-    /// node leaves.
+    /// Takes a lock if no request has it or waits for it, except for those that read together with
+    /// this one. Returns `None` if there is one, and once this node leaves.
     #[must_use]
     pub fn try_request(
         &self,
         LockEntry(entry): LockEntry,
+        reads: bool,
         host: &impl LockHost,
     ) -> Option<LockTicket> {
         if self.is_leaving() {
             return None;
         }
         // Tickets that are over may be at the head of the queue. A ticket of this request may only
-        // join a queue that is empty, because it would keep its place there until the lock is free.
+        // join a queue in which it need not wait, because it would keep its place there.
         self.hand_over(LockTicket::of_nobody(entry), host);
-        let ticket = if self.locks.is_used(entry) { None } else { self.locks.take_ticket(entry) };
-        let ticket = ticket?;
+        if self.locks.is_taken(entry, reads, &|rank| self.is_dead(rank, host)) {
+            return None;
+        }
+        let ticket = self.locks.take_ticket(entry, reads)?;
         self.hand_over(ticket, host);
         // Another request may have been quicker, or another thread may have given all locks of this
         // node back without seeing this ticket.
-        if self.look(ticket) == LockState::Holds && !self.is_leaving() {
-            return Some(ticket);
+        match self.look(ticket, host) {
+            LockState::Holds if !self.is_leaving() => return Some(ticket),
+            LockState::Holds => self.give_back(ticket, host),
+            _ => self.end(ticket, host),
         }
-        self.end(ticket, host);
         None
     }
 
     #[cold]
-    fn request_room(&self, entry: usize, host: &impl LockHost) -> Option<LockTicket> {
+    fn request_room(&self, entry: usize, reads: bool, host: &impl LockHost) -> Option<LockTicket> {
         // Tickets that are over may fill the queue, and nobody else may look at them.
         self.hand_over(LockTicket::of_nobody(entry), host);
         self.locks.ask_for_room(entry);
-        self.locks.take_ticket(entry)
+        self.locks.take_ticket(entry, reads)
     }
 
-    /// Returns the state of a request of this node, which takes the lock if it was granted.
+    /// Returns the state of a request of this node, which takes the lock if it was granted. A
+    /// request that reads holds the lock only once, and is over the next time.
     #[inline]
     #[must_use]
-    pub fn look(&self, ticket: LockTicket) -> LockState {
-        self.locks.look(ticket)
+    pub fn look(&self, ticket: LockTicket, host: &impl LockHost) -> LockState {
+        let state = self.locks.look(ticket, &|rank| self.is_dead(rank, host));
+        if ticket.reads() && state == LockState::Holds {
+            // Its ticket is over, and the next one may be at the head of the queue.
+            self.hand_over(LockTicket::of_nobody(ticket.entry()), host);
+        }
+        state
+    }
+
+    /// Returns `true` if a request of this node is over. It waits no longer, and has no lock but
+    /// one that its node has seen.
+    #[must_use]
+    pub fn is_over(&self, ticket: LockTicket) -> bool {
+        self.locks.is_over(ticket)
     }
 
     /// Gives the lock to the next request that waits, if it is free. Another node may have ended
     /// before it could. The caller looks at the ticket afterwards.
     #[inline]
     pub fn hand_over(&self, ticket: LockTicket, host: &impl LockHost) {
-        match self.locks.advance(ticket, &|rank| self.is_dead(rank, host)) {
-            None => {}
-            Some(rank) if rank == self.me => {
-                host.wake_waiting();
-                self.words.wake_own();
+        while let Some((rank, may_be_more)) =
+            self.locks.advance(ticket, &|rank| self.is_dead(rank, host))
+        {
+            self.wake_member(rank, host);
+            if !may_be_more {
+                break;
             }
-            Some(rank) => self.wake(rank),
         }
         if self.locks.gives_room(ticket.entry()) {
             self.wake_all(host);
+        }
+    }
+
+    /// Wakes threads of a member, which may be this one.
+    fn wake_member(&self, rank: Rank, host: &impl LockHost) {
+        if rank == self.me {
+            host.wake_waiting();
+            self.words.wake_own();
+        } else {
+            self.wake(rank);
         }
     }
 
@@ -219,17 +253,28 @@ impl JobLocks {
         self.locks.lose(entry, LockLoss::Unfit(self.me));
     }
 
-    /// Ends a request, or gives its lock back. The ticket may be over already, because this node
-    /// leaves.
+    /// Ends a request that has no lock, or not that this node knows. The ticket may be over
+    /// already, because this node leaves.
     #[inline]
     pub fn end(&self, ticket: LockTicket, host: &impl LockHost) {
-        if self.locks.cancel(ticket) {
-            return self.hand_over(ticket, host);
+        self.locks.end(ticket);
+        // Another thread of this node may use the ticket from now on.
+        self.hand_over(LockTicket::of_nobody(ticket.entry()), host);
+    }
+
+    /// Gives back a lock that this request holds.
+    #[inline]
+    pub fn give_back(&self, ticket: LockTicket, host: &impl LockHost) {
+        if ticket.reads() {
+            self.end_reading(ticket.entry(), false, host);
+        } else {
+            self.end(ticket, host);
         }
-        // It may have been granted just now.
-        let _ = self.locks.look(ticket);
-        if self.locks.give_back(ticket) {
-            self.hand_over(ticket, host);
+    }
+
+    fn end_reading(&self, entry: usize, all: bool, host: &impl LockHost) {
+        if let Some(rank) = self.locks.end_reading(entry, all) {
+            self.wake_member(rank, host);
         }
     }
 
@@ -241,6 +286,7 @@ impl JobLocks {
             while let Some(ticket) = self.locks.own_ticket(entry) {
                 self.end(ticket, host);
             }
+            self.end_reading(entry, true, host);
         }
     }
 

@@ -1,6 +1,10 @@
 //! Locks of a job in its arena (COH-16.10). A lock has an entry, found by its number, with a queue
 //! of tickets in the order of arrival. The ticket at the head of the queue has the lock.
 //!
+//! A ticket that reads is over as soon as its member has counted a reader in the entry
+//! (COH-16.12). So any number of readers need no tickets, and a ticket that writes waits at the head
+//! of the queue until no reader is counted.
+//!
 //! Each ticket is one word, which goes through its states by exchanges. So a process may end
 //! between any two steps: whoever comes next takes the step that is missing ([`Locks::advance`]).
 
@@ -29,19 +33,30 @@ const TAIL: usize = 16;
 const LOSS: usize = 24;
 /// Place of a word that is not 0 if a member has found no room in the queue.
 const NO_ROOM: usize = 32;
+/// Place of the bits of the members that have ever read under the lock. So nobody looks for readers
+/// of a lock that is always exclusive.
+const EVER_READ: usize = 40;
 /// Place of the words of the tickets, in turn.
 const TICKETS: usize = 64;
-/// Bytes of an entry.
-const ENTRY: usize = (TICKETS + 8 * QUEUE as usize).next_multiple_of(64);
+/// Place of the numbers of readers, one word for each member.
+const READERS: usize = TICKETS + 8 * QUEUE as usize;
 
-/// Bytes of all locks.
-pub(super) const LOCKS_LEN: usize = ENTRIES * ENTRY;
+/// Returns the bytes of an entry.
+const fn entry_len(members: usize) -> usize {
+    (READERS + 8 * members).next_multiple_of(64)
+}
+
+/// Returns the bytes of all locks.
+pub(super) const fn len_of(members: usize) -> usize {
+    ENTRIES * entry_len(members)
+}
 
 /// Request for a lock in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockTicket {
     entry: usize,
     number: u64,
+    reads: bool,
 }
 
 impl LockTicket {
@@ -50,9 +65,14 @@ impl LockTicket {
         self.entry
     }
 
+    /// Returns `true` if the request is for reading.
+    pub(super) fn reads(self) -> bool {
+        self.reads
+    }
+
     /// Returns a ticket that no member has.
     pub(super) fn of_nobody(entry: usize) -> LockTicket {
-        LockTicket { entry, number: u64::MAX }
+        LockTicket { entry, number: u64::MAX, reads: false }
     }
 }
 
@@ -94,15 +114,19 @@ pub enum LockState {
     Granted = 2,
     /// It has the lock.
     Holds = 3,
+    /// It waits, but no thread of its member does. A thread that asks next may use it.
+    Abandoned = 4,
 }
 
-/// Word of a ticket: the round of the queue, the rank and the state. In round 0 no ticket is taken.
+/// Word of a ticket: the round of the queue, the rank, whether it reads, and the state. In round 0
+/// no ticket is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TicketWord(u64);
 
 impl TicketWord {
-    fn new(ticket: u64, rank: Rank, state: LockState) -> TicketWord {
-        TicketWord(Self::round_of(ticket) << 16 | u64::from(rank & 0x3fff) << 2 | state as u64)
+    fn new(ticket: u64, (rank, reads): (Rank, bool), state: LockState) -> TicketWord {
+        let of = u64::from(rank & 0x3fff) << 4 | u64::from(reads) << 3;
+        TicketWord(Self::round_of(ticket) << 20 | of | state as u64)
     }
 
     /// Returns the round of a ticket, from 1.
@@ -111,19 +135,24 @@ impl TicketWord {
     }
 
     fn round(self) -> u64 {
-        self.0 >> 16
+        self.0 >> 20
     }
 
     fn rank(self) -> Rank {
-        (self.0 >> 2) as Rank & 0x3fff
+        (self.0 >> 4) as Rank & 0x3fff
+    }
+
+    fn reads(self) -> bool {
+        self.0 >> 3 & 1 != 0
     }
 
     fn state(self) -> LockState {
-        match self.0 & 3 {
+        match self.0 & 7 {
             0 => LockState::Done,
             1 => LockState::Waits,
             2 => LockState::Granted,
-            _ => LockState::Holds,
+            3 => LockState::Holds,
+            _ => LockState::Abandoned,
         }
     }
 
@@ -133,7 +162,7 @@ impl TicketWord {
     }
 
     fn with(self, state: LockState) -> TicketWord {
-        TicketWord(self.0 & !3 | state as u64)
+        TicketWord(self.0 & !7 | state as u64)
     }
 }
 
@@ -142,12 +171,13 @@ impl TicketWord {
 pub(super) struct Locks {
     memory: Memory,
     me: Rank,
+    members: usize,
 }
 
 impl Locks {
     /// Takes the memory of all locks, which is zero at first.
-    pub fn new(memory: Memory, me: Rank) -> Locks {
-        Locks { memory, me }
+    pub fn new(memory: Memory, me: Rank, members: usize) -> Locks {
+        Locks { memory, me, members }
     }
 
     /// Returns the memory of all locks.
@@ -160,7 +190,7 @@ impl Locks {
     /// room for the number, which all members find alike.
     pub fn entry(&self, lock: u64) -> Option<usize> {
         let number = lock.checked_add(1)?;
-        Self::entries_of(lock).find(|entry| {
+        self.entries_of(lock).find(|entry| {
             let found = self.memory.load(entry + NUMBER, Ordering::Acquire);
             found == number
                 || (found == 0 && self.memory.exchange(entry + NUMBER, 0, number))
@@ -172,29 +202,44 @@ impl Locks {
     /// Returns the entry of a lock, if it has one.
     pub fn known_entry(&self, lock: u64) -> Option<usize> {
         let number = lock.checked_add(1)?;
-        Self::entries_of(lock)
+        self.entries_of(lock)
             .find(|entry| self.memory.load(entry + NUMBER, Ordering::Acquire) == number)
     }
 
     /// Returns the entries in which the number of a lock may be.
-    fn entries_of(lock: u64) -> impl Iterator<Item = usize> {
+    fn entries_of(&self, lock: u64) -> impl Iterator<Item = usize> + use<> {
         // Fibonacci hashing: numbers that follow one another lie apart.
         let first = (lock.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        (0..PROBES).map(move |probe| first.wrapping_add(probe) % ENTRIES * ENTRY)
+        let len = entry_len(self.members);
+        (0..PROBES).map(move |probe| first.wrapping_add(probe) % ENTRIES * len)
     }
 
     /// Returns all entries that are taken.
     pub fn taken_entries(&self) -> impl Iterator<Item = usize> {
         (0..ENTRIES)
-            .map(|entry| entry * ENTRY)
+            .map(|entry| entry * entry_len(self.members))
             .filter(|entry| self.memory.load(entry + NUMBER, Ordering::Acquire) != 0)
     }
 
     /// Returns the ticket of this member that has a lock, if one does.
     pub fn own_ticket(&self, entry: usize) -> Option<LockTicket> {
-        let number = self.memory.load(entry + HEAD, Ordering::Acquire);
-        let is_own = self.holder(entry).is_some_and(|(rank, _)| rank == self.me);
-        is_own.then_some(LockTicket { entry, number })
+        let number = self.head(entry);
+        let word = self.taken(entry, number)?;
+        let is_own = word.has_lock() && word.rank() == self.me;
+        is_own.then_some(LockTicket { entry, number, reads: word.reads() })
+    }
+
+    #[inline]
+    fn head(&self, entry: usize) -> u64 {
+        self.memory.load(entry + HEAD, Ordering::Acquire)
+    }
+
+    /// Returns the words of the tickets from the head of a queue on.
+    fn queue(&self, entry: usize) -> impl Iterator<Item = (u64, TicketWord)> {
+        let head = self.head(entry);
+        let tail = self.memory.load(entry + TAIL, Ordering::Acquire);
+        let tickets = head..tail.min(head.saturating_add(QUEUE));
+        tickets.filter_map(move |ticket| Some((ticket, self.taken(entry, ticket)?)))
     }
 
     fn place(entry: usize, ticket: u64) -> usize {
@@ -226,16 +271,32 @@ impl Locks {
         self.memory.exchange(place, ticket, ticket.wrapping_add(1));
     }
 
-    /// Returns `true` if a ticket has a lock or waits for it, as the head of its queue tells.
-    pub fn is_used(&self, entry: usize) -> bool {
-        self.taken(entry, self.memory.load(entry + HEAD, Ordering::Acquire)).is_some()
+    /// Returns `true` if a request of this kind would wait: another one has the lock or waits for
+    /// it, and not both read.
+    pub fn is_taken(&self, entry: usize, reads: bool, is_dead: &impl Fn(Rank) -> bool) -> bool {
+        if !reads {
+            let has_tickets = || self.taken(entry, self.head(entry)).is_some();
+            return has_tickets() || self.has_readers(entry, is_dead);
+        }
+        let excludes = |word: TicketWord| {
+            !word.reads() && !matches!(word.state(), LockState::Done | LockState::Abandoned)
+        };
+        self.queue(entry).any(|(_, word)| excludes(word))
     }
 
-    /// Takes the next ticket of a lock. Returns `None` while the queue is full.
-    pub fn take_ticket(&self, entry: usize) -> Option<LockTicket> {
+    /// Takes the next ticket of a lock, or one that a thread of this member has abandoned. Returns
+    /// `None` while the queue is full.
+    pub fn take_ticket(&self, entry: usize, reads: bool) -> Option<LockTicket> {
+        let taken = |number| {
+            fence(Ordering::SeqCst);
+            Some(LockTicket { entry, number, reads })
+        };
+        if let Some(number) = self.take_abandoned(entry, reads) {
+            return taken(number);
+        }
         for _ in 0..STEPS_MAX {
             let ticket = self.memory.load(entry + TAIL, Ordering::Acquire);
-            let head = self.memory.load(entry + HEAD, Ordering::Acquire);
+            let head = self.head(entry);
             if ticket.wrapping_sub(head) >= QUEUE && ticket >= head {
                 return None;
             }
@@ -244,24 +305,38 @@ impl Locks {
                 // Its taker has not come to this step yet, or has ended.
                 self.pass(entry + TAIL, ticket);
             } else if word.round() + 1 == round && word.state() == LockState::Done {
-                let mine = TicketWord::new(ticket, self.me, LockState::Waits);
+                let mine = TicketWord::new(ticket, (self.me, reads), LockState::Waits);
                 pass_point();
                 if self.memory.exchange(Self::place(entry, ticket), word.0, mine.0) {
                     self.pass(entry + TAIL, ticket);
-                    fence(Ordering::SeqCst);
-                    return Some(LockTicket { entry, number: ticket });
+                    return taken(ticket);
                 }
             }
         }
         None
     }
 
-    /// Returns the state of a ticket of this member. Takes the lock if it was granted.
+    /// Takes a ticket that a thread of this member has abandoned, in its old place. Otherwise a
+    /// thread that asks in a loop would fill the queue.
+    fn take_abandoned(&self, entry: usize, reads: bool) -> Option<u64> {
+        let waits = |number, of: LockState| TicketWord::new(number, (self.me, reads), of);
+        self.queue(entry).map(|(number, _)| number).find(|number| {
+            let word = waits(*number, LockState::Abandoned);
+            self.taken(entry, *number) == Some(word)
+                && self.change(entry, *number, word, LockState::Waits)
+        })
+    }
+
+    /// Returns the state of a ticket of this member. Takes the lock if it was granted, and no
+    /// reader has it. A ticket that reads is over then: it holds the lock until the member
+    /// [ends reading](Locks::end_reading).
     #[inline]
-    pub fn look(&self, ticket: LockTicket) -> LockState {
-        let LockTicket { entry, number } = ticket;
+    pub fn look(&self, ticket: LockTicket, is_dead: &impl Fn(Rank) -> bool) -> LockState {
+        let LockTicket { entry, number, reads } = ticket;
         let Some(word) = self.taken(entry, number) else { return LockState::Done };
         match word.state() {
+            LockState::Granted if reads => self.begin_reading(ticket, word),
+            LockState::Granted if self.has_readers(entry, is_dead) => LockState::Granted,
             LockState::Granted if self.change(entry, number, word, LockState::Holds) => {
                 LockState::Holds
             }
@@ -269,9 +344,92 @@ impl Locks {
         }
     }
 
-    /// Returns `true` if this ticket has the lock, whether its member knows that or not.
+    /// Returns `true` if a ticket is over.
+    pub fn is_over(&self, ticket: LockTicket) -> bool {
+        let word = self.taken(ticket.entry, ticket.number);
+        word.is_none_or(|word| word.state() == LockState::Done)
+    }
+
+    /// Counts a reader, and ends its ticket (COH-16.12). A member that dies in between has only
+    /// read.
+    fn begin_reading(&self, ticket: LockTicket, word: TicketWord) -> LockState {
+        let LockTicket { entry, number, .. } = ticket;
+        let bit = 1 << (self.me % 64);
+        if self.memory.load(entry + EVER_READ, Ordering::Relaxed) & bit == 0 {
+            self.memory.or(entry + EVER_READ, bit);
+        }
+        let counts = !planted(Bug::EndTicketUncounted);
+        if counts {
+            self.count_reader(entry, |readers| readers.checked_add(1));
+        }
+        if self.change(entry, number, word, LockState::Done) {
+            if !counts {
+                self.count_reader(entry, |readers| readers.checked_add(1));
+            }
+            return LockState::Holds;
+        }
+        // Others took this member for dead.
+        self.count_reader(entry, |readers| readers.checked_sub(1));
+        LockState::Done
+    }
+
+    /// Changes the number of readers of this member. Returns `false` if there is no such number.
+    fn count_reader(&self, entry: usize, changed: impl Fn(u64) -> Option<u64>) -> bool {
+        let place = self.readers_of(entry, self.me);
+        for _ in 0..STEPS_MAX {
+            let readers = self.memory.load(place, Ordering::Acquire);
+            let Some(new) = changed(readers) else { return false };
+            pass_point();
+            if self.memory.exchange(place, readers, new) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn readers_of(&self, entry: usize, member: Rank) -> usize {
+        entry + READERS + 8 * (member as usize % self.members.max(1))
+    }
+
+    /// Returns the members that read under a lock.
+    fn readers(&self, entry: usize) -> impl Iterator<Item = Rank> {
+        let ever = self.memory.load(entry + EVER_READ, Ordering::Acquire);
+        let members =
+            (0..self.members as Rank).filter(move |member| ever >> (member % 64) & 1 != 0);
+        let place = move |member| self.readers_of(entry, member);
+        members.filter(move |member| self.memory.load(place(*member), Ordering::Acquire) != 0)
+    }
+
+    /// Returns `true` if a living member reads under a lock.
+    #[inline]
+    fn has_readers(&self, entry: usize, is_dead: &impl Fn(Rank) -> bool) -> bool {
+        self.memory.load(entry + EVER_READ, Ordering::Acquire) != 0
+            && !planted(Bug::HoldBesideReaders)
+            && self.readers(entry).any(|member| !is_dead(member))
+    }
+
+    /// Ends one of this member's readers, or `all` of them. Returns the member that has waited for
+    /// readers to end, if it must be told.
+    pub fn end_reading(&self, entry: usize, all: bool) -> Option<Rank> {
+        // There is none if this member has left in between.
+        let less = |readers: u64| readers.checked_sub(if all { readers.max(1) } else { 1 });
+        if !self.count_reader(entry, less) {
+            return None;
+        }
+        // Either this member sees the ticket that waits, or its member sees that a reader is gone.
+        fence(Ordering::SeqCst);
+        let next = self.taken(entry, self.head(entry))?;
+        (next.state() == LockState::Granted && !next.reads()).then_some(next.rank())
+    }
+
+    /// Returns `true` if this ticket has the lock, whether its member knows that or not. One that
+    /// writes waits for all readers.
     pub fn has_lock(&self, ticket: LockTicket) -> bool {
-        self.taken(ticket.entry, ticket.number).is_some_and(TicketWord::has_lock)
+        let word = self.taken(ticket.entry, ticket.number).filter(|word| word.has_lock());
+        word.is_some_and(|word| {
+            let is_first = ticket.reads || word.state() == LockState::Holds;
+            is_first || !self.has_readers(ticket.entry, &|_| false)
+        })
     }
 
     /// Returns `true` if a ticket can be taken.
@@ -306,64 +464,81 @@ impl Locks {
         self.memory.exchange(entry + LOSS, 0, loss.to_word());
     }
 
-    /// Ends a ticket that waits. Returns `false` if it has the lock by now.
-    pub fn cancel(&self, ticket: LockTicket) -> bool {
-        let LockTicket { entry, number } = ticket;
-        let Some(word) = self.taken(entry, number) else { return true };
-        match word.state() {
-            LockState::Done => true,
-            LockState::Waits if self.change(entry, number, word, LockState::Done) => true,
-            _ => planted(Bug::CancelGranted),
+    /// Ends a ticket, whatever its state is. A ticket that waits keeps its place for the next
+    /// thread of this member that asks, until it comes to the head of the queue.
+    pub fn end(&self, ticket: LockTicket) {
+        let LockTicket { entry, number, .. } = ticket;
+        for _ in 0..STEPS_MAX {
+            let Some(word) = self.taken(entry, number) else { return };
+            let state = match word.state() {
+                LockState::Done | LockState::Abandoned => return,
+                LockState::Waits => LockState::Abandoned,
+                LockState::Granted if planted(Bug::CancelGranted) => return,
+                LockState::Granted | LockState::Holds => LockState::Done,
+            };
+            if self.change(entry, number, word, state) {
+                return;
+            }
         }
     }
 
-    /// Gives a lock back. Returns `false` if the ticket did not have it.
-    pub fn give_back(&self, ticket: LockTicket) -> bool {
-        let LockTicket { entry, number } = ticket;
-        let held = self.taken(entry, number).filter(|word| word.state() == LockState::Holds);
-        held.is_some_and(|word| self.change(entry, number, word, LockState::Done))
-    }
-
-    /// Gives a free lock to the first ticket that waits. Returns the member that has it now, if it
-    /// must be told. `ticket`, which is of this member or of nobody, takes the lock at once.
-    /// Tickets of dead members are passed over, unless a member has seen that it has the lock.
+    /// Gives a free lock to the first ticket that waits, and to those that read behind others that
+    /// read. Returns the member that has it now, if it must be told, and whether there may be more.
+    /// `ticket`, which is of this member or of nobody, takes the lock at once. Tickets of dead
+    /// members are passed over, unless a member that writes has seen that it has the lock.
     #[inline]
-    pub fn advance(&self, ticket: LockTicket, is_dead: &impl Fn(Rank) -> bool) -> Option<Rank> {
+    pub fn advance(
+        &self,
+        ticket: LockTicket,
+        is_dead: &impl Fn(Rank) -> bool,
+    ) -> Option<(Rank, bool)> {
         let entry = ticket.entry;
+        let mut at = self.head(entry);
+        // The tickets before `at` that are not over.
+        let mut readers = 0;
         for _ in 0..STEPS_MAX {
-            let head = self.memory.load(entry + HEAD, Ordering::Acquire);
-            let Some(word) = self.taken(entry, head) else {
-                if self.memory.load(entry + HEAD, Ordering::Acquire) == head {
+            let Some(word) = self.taken(entry, at) else {
+                let head = self.head(entry);
+                if head <= at {
                     // Nobody waits.
                     return None;
                 }
+                (at, readers) = (head, 0);
                 continue;
             };
             match word.state() {
                 LockState::Done => {
-                    self.pass(entry + HEAD, head);
+                    self.pass(entry + HEAD, at);
+                    at = at.wrapping_add(1);
                     if !planted(Bug::PassWithoutFence) {
                         // Either this member sees a ticket that is taken just now, or its taker
                         // sees that the lock is free. The same holds for one that asks for room.
                         fence(Ordering::SeqCst);
                     }
                 }
+                LockState::Abandoned if planted(Bug::PassAbandoned) => {
+                    self.pass(entry + HEAD, at);
+                    at = at.wrapping_add(1);
+                }
+                LockState::Abandoned => {
+                    self.change(entry, at, word, LockState::Done);
+                }
                 LockState::Holds => return None,
                 LockState::Waits | LockState::Granted
                     if is_dead(word.rank()) && !planted(Bug::GrantToDead) =>
                 {
-                    self.change(entry, head, word, LockState::Done);
+                    self.change(entry, at, word, LockState::Done);
                     fence(Ordering::SeqCst);
                 }
+                LockState::Granted if word.reads() => (at, readers) = (at.wrapping_add(1), 1),
                 LockState::Granted => return None,
-                LockState::Waits if head == ticket.number => {
-                    if self.change(entry, head, word, LockState::Holds) {
-                        return None;
-                    }
-                }
+                LockState::Waits if readers > 0 && !word.reads() => return None,
                 LockState::Waits => {
-                    if self.change(entry, head, word, LockState::Granted) {
-                        return Some(word.rank());
+                    let is_own = at == ticket.number;
+                    let takes = is_own && !word.reads() && !self.has_readers(entry, is_dead);
+                    let state = if takes { LockState::Holds } else { LockState::Granted };
+                    if self.change(entry, at, word, state) && !(is_own && word.reads()) {
+                        return (!is_own).then_some((word.rank(), word.reads()));
                     }
                 }
             }
@@ -371,26 +546,25 @@ impl Locks {
         None
     }
 
-    /// Returns the member that has the lock, and whether it knows that.
+    /// Returns the member that has the lock alone, and whether it knows that.
     pub fn holder(&self, entry: usize) -> Option<(Rank, LockState)> {
-        let head = self.memory.load(entry + HEAD, Ordering::Acquire);
-        let holder = self.taken(entry, head).filter(|word| word.has_lock());
-        holder.map(|word| (word.rank(), word.state()))
+        let holder = self.taken(entry, self.head(entry)).filter(|word| word.has_lock());
+        holder.filter(|word| !word.reads()).map(|word| (word.rank(), word.state()))
     }
 
     /// Describes a lock.
     pub fn view(&self, entry: usize) -> LockView {
-        let head = self.memory.load(entry + HEAD, Ordering::Acquire);
-        let tail = self.memory.load(entry + TAIL, Ordering::Acquire);
-        let tickets = head..tail.min(head.saturating_add(QUEUE));
-        let taken = tickets.filter_map(|ticket| self.taken(entry, ticket));
-        let mut waiting = taken.filter(|word| word.state() == LockState::Waits);
-        let first = waiting.next();
-        LockView {
-            holder: self.holder(entry).map(|(rank, _)| rank),
-            first: first.map(TicketWord::rank),
-            waiting: usize::from(first.is_some()) + waiting.count(),
-        }
+        let reader = self.readers(entry).next();
+        let waits = |word: TicketWord| match word.state() {
+            LockState::Waits => true,
+            // One that writes waits for those that read.
+            LockState::Granted => reader.is_some() && !word.reads(),
+            _ => false,
+        };
+        let mut waiting = self.queue(entry).filter(|(_, word)| waits(*word));
+        let first = waiting.next().map(|(_, word)| word.rank());
+        let waiting = usize::from(first.is_some()) + waiting.count();
+        LockView { holder: reader.or_else(|| Some(self.holder(entry)?.0)), first, waiting }
     }
 }
 
@@ -405,15 +579,18 @@ mod tests {
     const MEMBERS: usize = 4;
 
     fn members() -> [Locks; MEMBERS] {
-        let mapping = Arc::new(Mapping::anonymous(LOCKS_LEN).unwrap());
-        let member = |me| Locks::new(Memory::new(Arc::clone(&mapping), 0, LOCKS_LEN), me as Rank);
+        let len = len_of(MEMBERS);
+        let mapping = Arc::new(Mapping::anonymous(len).unwrap());
+        let memory = || Memory::new(Arc::clone(&mapping), 0, len);
+        let member = |me| Locks::new(memory(), me as Rank, MEMBERS);
         std::array::from_fn(member)
     }
 
     /// Step of one member.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Request(usize),
+        /// Requests the lock, for reading or alone.
+        Request(usize, bool),
         /// Ends or gives back the oldest request of this member.
         End(usize),
         Look(usize),
@@ -421,108 +598,187 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = (0..10u8, 0..MEMBERS).prop_map(|(kind, member)| match kind {
-            0..4 => Step::Request(member),
-            4..7 => Step::End(member),
-            7..9 => Step::Look(member),
-            _ => Step::Die(member),
-        });
+        let step =
+            (0..10u8, 0..MEMBERS, any::<bool>()).prop_map(|(kind, member, reads)| match kind {
+                0..4 => Step::Request(member, reads),
+                4..7 => Step::End(member),
+                7..9 => Step::Look(member),
+                _ => Step::Die(member),
+            });
         prop::collection::vec(step, 0..200)
     }
 
-    /// The queue of a lock as a list: who waits, and whether the first one knows that it has the
-    /// lock.
+    /// Request as a list knows it.
+    #[derive(Clone, Copy, Debug)]
+    struct Asked {
+        member: usize,
+        reads: bool,
+        ticket: LockTicket,
+        /// Its member has seen that it has the lock.
+        holds: bool,
+        /// Its member waits no longer. The request keeps its place until it is the first.
+        abandoned: bool,
+    }
+
+    /// The queue of a lock as a list, with those that have the lock first.
     #[derive(Default)]
     struct Oracle {
-        queue: VecDeque<(usize, LockTicket)>,
-        holds: bool,
+        queue: VecDeque<Asked>,
         dead: BTreeSet<usize>,
     }
 
     impl Oracle {
-        /// Passes over members that died while they waited.
+        /// Takes away dead members, unless they have the lock alone, and abandoned requests that
+        /// nobody is before, except for readers.
         fn settle(&mut self) {
-            while let Some((member, _)) = self.queue.front()
-                && !self.holds
-                && self.dead.contains(member)
-            {
-                self.queue.pop_front();
-            }
+            let Oracle { queue, dead } = self;
+            queue.retain(|one| !dead.contains(&one.member) || (one.holds && !one.reads));
+            let is_over = |one: &Asked, before: &[Asked]| {
+                one.abandoned && before.iter().all(|other| other.reads || other.abandoned)
+            };
+            let all: Vec<Asked> = queue.iter().copied().collect();
+            *queue = (0..all.len())
+                .filter(|at| !is_over(&all[*at], &all[..*at]))
+                .map(|at| all[at])
+                .collect();
+        }
+
+        /// Returns `true` if the request at this place has the lock.
+        fn has_lock(&self, at: usize) -> bool {
+            let reads = self.queue[at].reads;
+            !self.queue[at].abandoned
+                && (at == 0 || reads && self.queue.iter().take(at).all(|one| one.reads))
         }
     }
 
     proptest! {
-        /// COH-16.10: in the order of arrival, and past members that died as they waited.
+        /// COH-16.10: in the order of arrival, and past members that died as they waited. Those
+        /// that read have the lock together.
         #[test]
         fn lock_goes_to_the_members_as_a_list_says(steps in steps()) {
             let (members, mut oracle) = (members(), Oracle::default());
             let entry = members[0].entry(9).unwrap();
             for step in steps {
-                let (Step::Request(member) | Step::End(member) | Step::Look(member)
+                let (Step::Request(member, _) | Step::End(member) | Step::Look(member)
                     | Step::Die(member)) = step;
                 if oracle.dead.contains(&member) {
                     continue;
                 }
+                if let Step::Die(_) = step {
+                    oracle.dead.insert(member);
+                }
+                let dead = oracle.dead.clone();
+                let is_dead = |rank: Rank| dead.contains(&(rank as usize));
                 let locks = &members[member];
-                let mine = oracle.queue.iter().position(|(other, _)| *other == member);
+                let advance = || {
+                    while locks.advance(LockTicket::of_nobody(entry), &is_dead).is_some() {}
+                };
+                let is_mine = |one: &Asked| one.member == member && !one.abandoned;
+                let mine = oracle.queue.iter().position(is_mine);
                 match step {
-                    Step::Request(_) => {
-                        let Some(ticket) = locks.take_ticket(entry) else { continue };
-                        let dead = oracle.dead.clone();
-                        locks.advance(ticket, &|rank| dead.contains(&(rank as usize)));
-                        oracle.queue.push_back((member, ticket));
-                        oracle.settle();
-                        if oracle.queue.len() == 1 {
-                            oracle.holds = true;
+                    Step::Request(_, reads) => {
+                        let Some(ticket) = locks.take_ticket(entry, reads) else { continue };
+                        let left = |one: &&mut Asked| {
+                            one.abandoned && one.member == member && one.reads == reads
+                        };
+                        match oracle.queue.iter_mut().find(left) {
+                            Some(one) => {
+                                prop_assert_eq!(one.ticket, ticket, "an abandoned place is used");
+                                one.abandoned = false;
+                            }
+                            None => oracle.queue.push_back(Asked {
+                                member, reads, ticket, holds: false, abandoned: false,
+                            }),
                         }
+                        advance();
                     }
                     Step::End(_) => {
                         let Some(at) = mine else { continue };
-                        let (_, ticket) = oracle.queue[at];
-                        let has_it = locks.look(ticket) == LockState::Holds;
-                        prop_assert_eq!(has_it, at == 0);
-                        if has_it {
-                            prop_assert!(locks.give_back(ticket));
-                            oracle.holds = false;
+                        let Asked { ticket, reads, holds, .. } = oracle.queue[at];
+                        if holds && reads {
+                            locks.end_reading(entry, false);
                         } else {
-                            prop_assert!(locks.cancel(ticket));
+                            locks.end(ticket);
                         }
-                        oracle.queue.remove(at);
-                        let dead = oracle.dead.clone();
-                        locks.advance(ticket, &|rank| dead.contains(&(rank as usize)));
-                        oracle.settle();
+                        if oracle.has_lock(at) {
+                            oracle.queue.remove(at);
+                        } else {
+                            oracle.queue[at].abandoned = true;
+                        }
+                        advance();
                     }
                     Step::Look(_) => {
-                        let Some(at) = mine else { continue };
-                        let has_it = locks.look(oracle.queue[at].1) == LockState::Holds;
-                        prop_assert_eq!(has_it, at == 0);
-                        oracle.holds |= has_it;
+                        let at = mine.filter(|at| !oracle.queue[*at].holds);
+                        let Some(at) = at else { continue };
+                        let has_it = locks.look(oracle.queue[at].ticket, &is_dead);
+                        prop_assert_eq!(has_it == LockState::Holds, oracle.has_lock(at));
+                        oracle.queue[at].holds = oracle.has_lock(at);
+                        advance();
                     }
-                    Step::Die(_) => {
-                        oracle.dead.insert(member);
-                        oracle.queue.retain({
-                            // The tickets stay in memory, but only the first one that holds counts.
-                            let holder = oracle.holds.then(|| oracle.queue[0]);
-                            move |own| own.0 != member || Some(*own) == holder
-                        });
-                        // A member that waits does so when it learns of the death.
-                        let (dead, any) = (oracle.dead.clone(), LockTicket { entry, number: u64::MAX });
-                        members[member].advance(any, &|rank| dead.contains(&(rank as usize)));
+                    // Another member learns of the death.
+                    Step::Die(_) => advance(),
+                }
+                oracle.settle();
+                let first = oracle.queue.front().filter(|one| !one.reads);
+                if let Some(Asked { member, holds: true, .. }) = first {
+                    let holder = (*member as Rank, LockState::Holds);
+                    prop_assert_eq!(members[0].holder(entry), Some(holder));
+                    if oracle.dead.contains(member) {
+                        // The lock is lost, and nobody gets it.
+                        return Ok(());
                     }
-                }
-                let holder = members[0].holder(entry).filter(|(rank, state)| {
-                    *state == LockState::Holds || !oracle.dead.contains(&(*rank as usize))
-                });
-                let expected = oracle.queue.front().filter(|_| oracle.holds);
-                if let Some((member, _)) = expected {
-                    prop_assert_eq!(holder.map(|(rank, _)| rank as usize), Some(*member));
-                }
-                if oracle.holds && oracle.queue.front().is_some_and(|(m, _)| oracle.dead.contains(m)) {
-                    // The lock is lost, and nobody gets it.
-                    return Ok(());
                 }
             }
         }
+    }
+
+    /// COH-7.5: a thread that asks in a loop leaves at most one ticket of each kind.
+    #[test]
+    fn abandoned_tickets_do_not_fill_a_queue() {
+        let [one, two, ..] = members();
+        let entry = one.entry(0).unwrap();
+        let nobody = |_| false;
+        let held = one.take_ticket(entry, false).unwrap();
+        one.advance(held, &nobody);
+        let mut tickets = BTreeSet::new();
+        for asks in 0..10 * QUEUE {
+            let ticket = two.take_ticket(entry, asks % 2 == 0).unwrap();
+            tickets.insert(ticket.number);
+            two.end(ticket);
+        }
+        assert_eq!(tickets.len(), 2);
+        assert_eq!(one.view(entry), LockView { holder: Some(0), first: None, waiting: 0 });
+        one.end(held);
+        assert_eq!(one.advance(held, &nobody), None, "nobody waits");
+        assert!(!one.is_taken(entry, false, &nobody));
+    }
+
+    /// COH-16.12: readers take no tickets, so any number of them have the lock, and go on while one
+    /// stays.
+    #[test]
+    fn readers_do_not_fill_a_queue() {
+        let [one, two, ..] = members();
+        let (entry, nobody) = (one.entry(0).unwrap(), |_| false);
+        let read = |locks: &Locks| {
+            let ticket = locks.take_ticket(entry, true).unwrap();
+            locks.advance(ticket, &nobody);
+            assert_eq!(locks.look(ticket, &nobody), LockState::Holds);
+            locks.advance(LockTicket::of_nobody(entry), &nobody);
+        };
+        read(&one);
+        (0..3 * QUEUE).for_each(|_| read(&two));
+        let writer = one.take_ticket(entry, false).unwrap();
+        one.advance(writer, &nobody);
+        assert_eq!(one.view(entry), LockView { holder: Some(0), first: Some(0), waiting: 1 });
+        for _ in 0..3 * QUEUE {
+            assert_eq!(two.end_reading(entry, false), Some(0));
+        }
+        assert_eq!(two.end_reading(entry, false), None, "no reader is left there");
+        assert_eq!(one.look(writer, &nobody), LockState::Granted);
+        assert!(!one.has_lock(writer));
+        one.end_reading(entry, true);
+        assert!(one.has_lock(writer));
+        assert_eq!(one.look(writer, &nobody), LockState::Holds);
     }
 
     #[test]
@@ -530,19 +786,19 @@ mod tests {
         let [one, two, ..] = members();
         let entry = one.entry(0).unwrap();
         let tickets: Vec<LockTicket> =
-            (0..QUEUE).map(|_| one.take_ticket(entry).unwrap()).collect();
-        assert_eq!(two.take_ticket(entry), None);
+            (0..QUEUE).map(|_| one.take_ticket(entry, false).unwrap()).collect();
+        assert_eq!(two.take_ticket(entry, false), None);
         one.advance(tickets[0], &|_| false);
-        assert!(one.give_back(tickets[0]) && !one.give_back(tickets[0]));
+        (0..2).for_each(|_| one.end(tickets[0]));
         one.advance(tickets[0], &|_| false);
         assert_eq!(one.view(entry), LockView { holder: Some(0), first: Some(0), waiting: 62 });
-        let last = two.take_ticket(entry).unwrap();
+        let last = two.take_ticket(entry, false).unwrap();
         for ticket in &tickets[1..] {
-            assert_eq!(one.look(*ticket), LockState::Holds);
-            assert!(one.give_back(*ticket));
+            assert_eq!(one.look(*ticket, &|_| false), LockState::Holds);
+            one.end(*ticket);
             one.advance(*ticket, &|_| false);
         }
-        assert_eq!(two.look(last), LockState::Holds);
+        assert_eq!(two.look(last, &|_| false), LockState::Holds);
     }
 
     #[test]
@@ -565,12 +821,14 @@ mod tests {
     fn nonsense_ends_no_call_late() {
         let [one, ..] = members();
         let entry = one.entry(1).unwrap();
-        for word in [u64::MAX, 1 << 63, 3, 1 << 16 | 2] {
-            for place in [HEAD, TAIL, TICKETS, TICKETS + 8] {
+        for word in [u64::MAX, 1 << 63, 3, 1 << 20 | 2, 1 << 20 | 4, 1 << 20 | 10] {
+            for place in [HEAD, TAIL, TICKETS, TICKETS + 8, EVER_READ, READERS] {
                 one.memory.store(entry + place, word, Ordering::Relaxed);
-                if let Some(ticket) = one.take_ticket(entry) {
+                for reads in [false, true] {
+                    let Some(ticket) = one.take_ticket(entry, reads) else { continue };
                     one.advance(ticket, &|_| false);
-                    let _ = (one.look(ticket), one.cancel(ticket), one.give_back(ticket));
+                    let _ = (one.look(ticket, &|_| false), one.end_reading(entry, reads));
+                    one.end(ticket);
                 }
                 let _ = (one.view(entry), one.holder(entry), one.own_ticket(entry));
             }

@@ -1,7 +1,7 @@
 //! One node's side of an arena.
 
 use super::job_locks::{JobLocks, LockWaiter};
-use super::locks::{LOCKS_LEN, Locks};
+use super::locks::{self, Locks};
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, SlotHead, Slots};
 use super::words::{self, CallWay, MEMBERS_MAX, WordSleep, Words};
@@ -26,7 +26,7 @@ fn layout_of(members: u32) -> ([Range<usize>; 4], usize) {
     // Pages of their own, as the copies of long values are faster so.
     let slots = words + slots::len_of(members).next_multiple_of(4096);
     let pieces = (slots + pieces::len_of(members)).next_multiple_of(4096);
-    let locks = pieces + LOCKS_LEN;
+    let locks = pieces + locks::len_of(members);
     let ranges = [0..words, words..slots, slots..pieces, pieces..locks];
     (ranges, locks.next_multiple_of(4096))
 }
@@ -140,7 +140,7 @@ impl Arena {
         let words = Words::new(words, place, count);
         Ok(Arena {
             locks: JobLocks::new(
-                Locks::new(locks, me),
+                Locks::new(locks, me, count),
                 words.clone(),
                 (me, members),
                 lines.clone(),
@@ -527,45 +527,74 @@ mod tests {
             let [sleeper, other] = members();
             let holder = if repetition % 4 < 2 { &other } else { &sleeper };
             let entry = holder.locks().entry(5).unwrap();
-            let held = holder.locks().request(entry, &NobodyDied).unwrap();
-            assert_eq!(holder.locks().look(held), LockState::Holds);
-            let ticket = sleeper.locks().request(entry, &NobodyDied);
+            // Any number of readers has the lock, and the last one wakes.
+            let reads = repetition % 3 == 0;
+            let held = holder.locks().request(entry, reads, &NobodyDied).unwrap();
+            assert_eq!(holder.locks().look(held, &NobodyDied), LockState::Holds);
+            let ticket = sleeper.locks().request(entry, false, &NobodyDied);
             sleeper.begin_lock_wait(LockWaiter { entry, ticket });
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    while sleeper.locks().look(ticket.unwrap()) != LockState::Holds {
+                    while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
                         assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
                     }
                 });
                 let_sleep(repetition, &other);
-                holder.locks().end(held, &NobodyDied);
+                holder.locks().give_back(held, &NobodyDied);
             });
             sleeper.locks().end_wait(LockWaiter { entry, ticket });
             assert!(!sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
         }
     }
 
-    /// COH-16.10: requests that have ended fill a queue until the lock is free.
+    /// COH-16.12: requests that read are granted the lock together, and wake their members.
+    #[test]
+    fn sleeper_on_a_word_is_woken_when_others_read() {
+        for repetition in 0..REPETITIONS {
+            let [sleeper, writer, reader] = members();
+            let entry = writer.locks().entry(5).unwrap();
+            let held = writer.locks().request(entry, false, &NobodyDied).unwrap();
+            let other = reader.locks().request(entry, true, &NobodyDied).unwrap();
+            let ticket = sleeper.locks().request(entry, true, &NobodyDied);
+            sleeper.begin_lock_wait(LockWaiter { entry, ticket });
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
+                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
+                    }
+                });
+                let_sleep(repetition, &writer);
+                writer.locks().give_back(held, &NobodyDied);
+            });
+            assert_eq!(reader.locks().look(other, &NobodyDied), LockState::Holds);
+            assert!(writer.locks().try_request(entry, false, &NobodyDied).is_none());
+            assert!(writer.locks().try_request(entry, true, &NobodyDied).is_some());
+        }
+    }
+
+    /// COH-16.10: requests fill a queue.
     #[test]
     fn sleeper_on_a_word_is_woken_when_a_queue_has_room() {
         let [sleeper, other] = members();
         let entry = other.locks().entry(5).unwrap();
-        let held = other.locks().request(entry, &NobodyDied).unwrap();
-        while let Some(ticket) = other.locks().request(entry, &NobodyDied) {
-            other.locks().end(ticket, &NobodyDied);
-        }
-        assert_eq!(sleeper.locks().request(entry, &NobodyDied), None);
+        let held = other.locks().request(entry, false, &NobodyDied).unwrap();
+        let ask = || other.locks().request(entry, false, &NobodyDied);
+        let tickets: Vec<_> = std::iter::from_fn(ask).collect();
+        assert_eq!(sleeper.locks().request(entry, false, &NobodyDied), None);
         sleeper.begin_lock_wait(LockWaiter { entry, ticket: None });
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !sleeper.locks().is_over_here() {
                     assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
                 }
-                let ticket = sleeper.locks().request(entry, &NobodyDied).unwrap();
-                assert_eq!(sleeper.locks().look(ticket), LockState::Holds);
+                let ticket = sleeper.locks().request(entry, false, &NobodyDied).unwrap();
+                while sleeper.locks().look(ticket, &NobodyDied) != LockState::Holds {
+                    thread::yield_now();
+                }
             });
             let_sleep(0, &other);
-            other.locks().end(held, &NobodyDied);
+            other.locks().give_back(held, &NobodyDied);
+            tickets.iter().for_each(|ticket| other.locks().end(*ticket, &NobodyDied));
         });
     }
 
@@ -574,12 +603,12 @@ mod tests {
     fn lock_is_not_granted_to_a_member_that_there_is_not() {
         let [one, other] = members();
         let entry = one.locks().entry(5).unwrap();
-        let held = one.locks().request(entry, &NobodyDied).unwrap();
-        let nobody = Locks::new(other.locks().memory(), 77);
-        nobody.take_ticket(entry.place()).unwrap();
-        let ticket = other.locks().request(entry, &NobodyDied).unwrap();
-        one.locks().end(held, &NobodyDied);
-        assert_eq!(other.locks().look(ticket), LockState::Holds);
+        let held = one.locks().request(entry, false, &NobodyDied).unwrap();
+        let nobody = Locks::new(other.locks().memory(), 77, 2);
+        nobody.take_ticket(entry.place(), false).unwrap();
+        let ticket = other.locks().request(entry, false, &NobodyDied).unwrap();
+        one.locks().give_back(held, &NobodyDied);
+        assert_eq!(other.locks().look(ticket, &NobodyDied), LockState::Holds);
     }
 
     /// COH-6.17: two members take the step, and the sleeper waits for one of them.

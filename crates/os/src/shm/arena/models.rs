@@ -1,6 +1,6 @@
 //! Models members of an arena as threads ([`crate::models`]).
 
-use super::locks::{LOCKS_LEN, LockState, LockTicket, Locks};
+use super::locks::{self, LockState, LockTicket, Locks};
 use super::pieces::{self, PieceBuffers, PieceNumber};
 use super::slots::{self, Slots};
 use super::words::{CallWay, WordSleep, Words, len_of};
@@ -273,32 +273,55 @@ fn loom_slots_have_no_torn_heads() {
 }
 
 /// Requests a lock, and waits until it is granted. Another member may have to wake this one, so it
-/// looks at nothing but its own ticket.
-fn acquire(locks: &Locks, entry: usize) -> LockTicket {
-    let ticket = locks.take_ticket(entry).expect("there is room");
-    locks.advance(ticket, &|_| false);
-    while locks.look(ticket) != LockState::Holds {
-        thread::yield_now();
-    }
+/// looks at nothing but its own ticket, and at readers.
+fn acquire(locks: &Locks, entry: usize, reads: bool) -> LockTicket {
+    let ticket = locks.take_ticket(entry, reads).expect("there is room");
+    await_grant(locks, ticket);
     ticket
 }
 
+fn await_grant(locks: &Locks, ticket: LockTicket) {
+    advance(locks, ticket);
+    while locks.look(ticket, &|_| false) != LockState::Holds {
+        thread::yield_now();
+    }
+    if ticket.reads() {
+        advance(locks, LockTicket::of_nobody(ticket.entry()));
+    }
+}
+
+fn advance(locks: &Locks, ticket: LockTicket) {
+    while locks.advance(ticket, &|_| false).is_some() {}
+}
+
 fn give_back(locks: &Locks, ticket: LockTicket) {
-    assert!(locks.give_back(ticket), "it was not held");
-    locks.advance(ticket, &|_| false);
+    if ticket.reads() {
+        locks.end_reading(ticket.entry(), false);
+    } else {
+        end(locks, ticket);
+    }
+}
+
+fn end(locks: &Locks, ticket: LockTicket) {
+    locks.end(ticket);
+    advance(locks, LockTicket::of_nobody(ticket.entry()));
+}
+
+fn members_of_locks(memory: &Memory) -> [Locks; 2] {
+    [0, 1].map(|me| Locks::new(memory.clone(), me, 2))
 }
 
 #[test]
 fn loom_a_lock_has_one_holder_and_forgets_nobody() {
     model(2, || {
-        let memory = Memory::of(LOCKS_LEN);
+        let memory = Memory::of(locks::len_of(2));
         let inside = Arc::new(AtomicU64::new(0));
         let run = |me: u32, times: usize| {
-            let (locks, inside) = (Locks::new(memory.clone(), me), Arc::clone(&inside));
+            let (locks, inside) = (Locks::new(memory.clone(), me, 2), Arc::clone(&inside));
             move || {
                 let entry = locks.entry(7).expect("there is room");
                 for _ in 0..times {
-                    let ticket = acquire(&locks, entry);
+                    let ticket = acquire(&locks, entry, false);
                     let value = inside.load(Ordering::Relaxed);
                     inside.store(value + 1, Ordering::Relaxed);
                     give_back(&locks, ticket);
@@ -312,26 +335,88 @@ fn loom_a_lock_has_one_holder_and_forgets_nobody() {
     });
 }
 
+/// COH-16.12: a member that reads sees no half of what another one writes.
+#[test]
+fn loom_readers_are_not_beside_a_writer() {
+    model(2, || {
+        let memory = Memory::of(locks::len_of(2));
+        let [writer, reader] = members_of_locks(&memory);
+        let cells = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let entry = writer.entry(7).expect("there is room");
+        let other = {
+            let cells = Arc::clone(&cells);
+            thread::spawn(move || {
+                let ticket = acquire(&reader, entry, true);
+                let [one, two] = [0, 1].map(|cell: usize| cells[cell].load(Ordering::Relaxed));
+                assert_eq!(one, two, "beside a writer");
+                give_back(&reader, ticket);
+            })
+        };
+        let ticket = acquire(&writer, entry, false);
+        cells.iter().for_each(|cell| cell.store(1, Ordering::Relaxed));
+        give_back(&writer, ticket);
+        other.join().unwrap();
+    });
+}
+
+/// COH-16.12: two members read at once. Neither waits until the other one ends.
+#[test]
+fn loom_members_read_together() {
+    model(2, || {
+        let memory = Memory::of(locks::len_of(2));
+        let [one, two] = members_of_locks(&memory);
+        let entry = one.entry(7).expect("there is room");
+        let other = thread::spawn(move || {
+            let _ = acquire(&two, entry, true);
+        });
+        let _ = acquire(&one, entry, true);
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn loom_a_request_that_ends_keeps_no_lock() {
     model(3, || {
-        let memory = Memory::of(LOCKS_LEN);
-        let [holder, other] = [0, 1].map(|me| Locks::new(memory.clone(), me));
+        let memory = Memory::of(locks::len_of(2));
+        let [holder, other] = members_of_locks(&memory);
         let entry = holder.entry(7).expect("there is room");
-        let held = acquire(&holder, entry);
+        let held = acquire(&holder, entry, false);
         let waiter = thread::spawn(move || {
-            let ticket = other.take_ticket(entry).expect("there is room");
-            other.advance(ticket, &|_| false);
-            if other.cancel(ticket) {
-                other.advance(ticket, &|_| false);
-            } else {
-                assert_eq!(other.look(ticket), LockState::Holds);
-                give_back(&other, ticket);
-            }
+            let ticket = other.take_ticket(entry, false).expect("there is room");
+            advance(&other, ticket);
+            end(&other, ticket);
         });
         give_back(&holder, held);
         waiter.join().unwrap();
-        let again = acquire(&holder, entry);
+        let again = acquire(&holder, entry, false);
+        give_back(&holder, again);
+    });
+}
+
+/// COH-7.5: a ticket that was abandoned gets the lock if a thread uses it again, and otherwise
+/// another ticket of that thread does.
+#[test]
+fn loom_an_abandoned_ticket_is_used_again() {
+    model(3, || {
+        let memory = Memory::of(locks::len_of(2));
+        let [holder, other] = members_of_locks(&memory);
+        let entry = holder.entry(7).expect("there is room");
+        let held = acquire(&holder, entry, false);
+        let abandoned = other.take_ticket(entry, false).expect("there is room");
+        other.end(abandoned);
+        let waiter = thread::spawn(move || {
+            let ticket = loop {
+                match other.take_ticket(entry, false) {
+                    Some(ticket) => break ticket,
+                    None => thread::yield_now(),
+                }
+            };
+            await_grant(&other, ticket);
+            give_back(&other, ticket);
+        });
+        give_back(&holder, held);
+        waiter.join().unwrap();
+        let again = acquire(&holder, entry, false);
         give_back(&holder, again);
     });
 }
@@ -340,8 +425,8 @@ fn loom_a_request_that_ends_keeps_no_lock() {
 #[test]
 fn loom_members_find_one_entry_for_a_number() {
     model(3, || {
-        let memory = Memory::of(LOCKS_LEN);
-        let [one, two] = [0, 1].map(|me| Locks::new(memory.clone(), me));
+        let memory = Memory::of(locks::len_of(2));
+        let [one, two] = members_of_locks(&memory);
         let found = thread::spawn(move || (two.entry(7), two.entry(8)));
         let own = (one.entry(8), one.entry(7));
         let (seven, eight) = found.join().unwrap();

@@ -33,7 +33,7 @@ use oikaze_protocol::time::Time;
 use place::SourceLine;
 use std::collections::BTreeMap;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use subject::WaitingThread;
@@ -64,6 +64,8 @@ pub struct Waits {
     asked: AtomicBool,
     /// Locks of the job that this node holds.
     held: Mutex<Vec<HeldLock>>,
+    /// Number of locks that this node has taken.
+    taken: AtomicU64,
     /// Names of the locks that the program has named, by number.
     lock_names: Mutex<BTreeMap<u64, String>>,
 }
@@ -97,6 +99,8 @@ struct WaitState {
 
 struct HeldLock {
     lock: u64,
+    /// Number of the taking, because several threads may read under one lock.
+    taking: u64,
     since: Instant,
     thread: WaitingThread,
     /// Line that took the lock, in a Rust program.
@@ -114,6 +118,7 @@ impl Waits {
             count: AtomicUsize::new(0),
             asked: AtomicBool::new(false),
             held: Mutex::default(),
+            taken: AtomicU64::new(0),
             lock_names: Mutex::default(),
             bootstrap,
         });
@@ -175,15 +180,19 @@ impl Waits {
         Registered { waits: Arc::clone(self), wait }
     }
 
-    /// Notes that a thread of this node holds this lock of the job from now on.
+    /// Notes that a thread of this node holds this lock of the job from now on. Returns the number
+    /// of the taking, by which the lock is given back.
     #[track_caller]
-    pub fn took_lock(&self, number: u64) {
+    pub fn took_lock(&self, number: u64) -> u64 {
+        let taking = self.taken.fetch_add(1, Ordering::Relaxed);
         lock(&self.held).push(HeldLock {
             lock: number,
+            taking,
             since: Instant::now(),
             thread: WaitingThread::current(),
             place: line_of(Location::caller()),
         });
+        taking
     }
 
     /// Returns since when and where the calling thread holds this lock of the job, as in "3.0 s ago
@@ -220,10 +229,10 @@ impl Waits {
         name.map_or_else(|| format!("lock {number}"), |name| format!("lock \"{name}\""))
     }
 
-    /// Notes that this node gives the lock back.
-    pub fn gave_lock_back(&self, number: u64) {
+    /// Notes that this node gives back the lock that this taking has got.
+    pub fn gave_lock_back(&self, taking: u64) {
         let mut held = lock(&self.held);
-        if let Some(at) = held.iter().position(|held| held.lock == number) {
+        if let Some(at) = held.iter().position(|held| held.taking == taking) {
             held.swap_remove(at);
         }
     }

@@ -44,13 +44,13 @@ fn waits_are_shown_while_they_last_and_no_longer() {
 fn held_locks_are_told_with_thread_and_age() {
     let waits = waits(Duration::ZERO);
     assert_eq!(waits.answer("holds 3"), "not held");
-    waits.took_lock(3);
+    let taking = waits.took_lock(3);
     let held = waits.answer("holds 3");
     assert!(held.starts_with("for 0.0 s by thread \"") && held.ends_with('"'), "{held}");
     assert!(waits.answer("doing").ends_with("; holds lock 3"));
     waits.name_lock(3, "histogram");
     assert!(waits.answer("doing").ends_with("; holds lock \"histogram\""));
-    waits.gave_lock_back(3);
+    waits.gave_lock_back(taking);
     assert_eq!(waits.answer("holds 3"), "not held");
     assert_eq!(waits.answer("lock x"), "does not understand the question");
     waits.close();
