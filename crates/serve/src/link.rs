@@ -433,7 +433,8 @@ impl ServedLink {
             ToNode::Datagram { from, is_congested } => {
                 self.own.datagrams_in += 1;
                 self.own.bytes_in += self.bytes.len() as u64;
-                take(Arrival { from, bytes: &self.bytes, congested: is_congested });
+                let arrival = Arrival::new(from, &self.bytes);
+                take(Arrival { congested: is_congested, ..arrival });
                 return Ok(true);
             }
             ToNode::TooBig { to, tried, fits } => {

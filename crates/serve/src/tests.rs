@@ -107,7 +107,7 @@ impl Link for Flushed {
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         let came = std::mem::take(self.came.get_mut());
         for (from, bytes, congested) in &came {
-            sink.take(Arrival { from: *from, bytes, congested: *congested });
+            sink.take(Arrival { congested: *congested, ..Arrival::new(*from, bytes) });
         }
         Ok(came.len() + self.link.get_mut().receive_into(sink)?)
     }

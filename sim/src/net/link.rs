@@ -147,7 +147,7 @@ impl SimLink {
 }
 
 fn arrival((from, bytes, congested): &Datagram) -> Arrival<'_> {
-    Arrival { from: *from, bytes, congested: *congested }
+    Arrival { congested: *congested, ..Arrival::new(*from, bytes) }
 }
 
 impl Link for SimLink {

@@ -158,27 +158,21 @@ impl<'e, P: Pages> Receiver<'e, P> {
         self.received
     }
 
-    /// Receives a datagram, whole or in parts. `bytes` are those of a whole one.
-    fn datagram(
-        &mut self,
-        view: Result<View<'_>, Malformed>,
-        bytes: &[u8],
-        from: SocketAddr,
-        congested: bool,
-    ) {
+    /// Receives a datagram, whole or in parts. The bytes of the arrival are those of a whole one.
+    fn datagram(&mut self, view: Result<View<'_>, Malformed>, arrival: Arrival<'_>) {
         let mut opened = std::mem::take(&mut self.ingress.opened);
-        self.checked(view, (bytes, &mut opened), from, congested);
+        self.checked(view, arrival, &mut opened);
         self.ingress.opened = opened;
     }
 
-    /// Receives a datagram. One that is sealed with keys is opened into the second part of `room`.
+    /// Receives a datagram. One that is sealed with keys is opened into `opened`.
     fn checked<'a>(
         &mut self,
         view: Result<View<'a>, Malformed>,
-        room: (&[u8], &'a mut Vec<u8>),
-        from: SocketAddr,
-        congested: bool,
+        arrival: Arrival<'_>,
+        opened: &'a mut Vec<u8>,
     ) {
+        let Arrival { from, bytes, congested, .. } = arrival;
         self.received += 1;
         self.was_a_peers = false;
         let (now, me) = (self.now, self.peers.me());
@@ -187,7 +181,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
             && !view.is_handshake()
             && self.peers.of_connection(view.header().connection).is_none()
         {
-            return self.of_group(*view, room, from, congested);
+            return self.of_group(*view, arrival, opened);
         }
         let checked = view.map_err(|_| DropReason::UnknownConnection).and_then(|view| {
             if view.is_handshake() {
@@ -196,7 +190,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
                 let (rank, path) = introduced(&view, from, self.peers, checks, me, now)?;
                 Ok((view, rank, path))
             } else {
-                addressee(view, room, from, self.peers, self.seals.data)
+                addressee(view, (bytes, opened), from, self.peers, self.seals.data)
             }
         });
         let (view, rank, path) = match checked {
@@ -236,20 +230,13 @@ impl<'e, P: Pages> Receiver<'e, P> {
 impl<P: Pages> Receiver<'_, P> {
     /// Receives a datagram that is of no connection, if it is of a stream that this node follows
     /// (WIND-13.4).
-    fn of_group<'a>(
-        &mut self,
-        view: View<'a>,
-        room: (&[u8], &'a mut Vec<u8>),
-        from: SocketAddr,
-        congested: bool,
-    ) {
+    fn of_group<'a>(&mut self, view: View<'a>, arrival: Arrival<'_>, opened: &'a mut Vec<u8>) {
+        let Arrival { from, bytes, congested, to_group } = arrival;
         let (id, now) = (view.header().connection, self.now);
-        let (clear, sender, member) = match subscribed(view, room, from, self) {
+        let (clear, sender, member) = match subscribed(view, (bytes, opened), from, self) {
             Ok(checked) => checked,
             Err(reason) => {
-                let is_unknown = reason == DropReason::UnknownConnection
-                    && view.frames().take(2).any(|frame| matches!(frame, Ok(Frame::Group(_))));
-                return match is_unknown {
+                return match reason == DropReason::UnknownConnection && to_group {
                     // A group is of the whole job, and each node has streams in it.
                     true => self.groups.subscriptions.counters.group_datagrams_unknown += 1,
                     false => reason.count(self.counters),
@@ -299,8 +286,8 @@ fn subscribed<'a, P>(
 }
 
 impl<P: Pages> Sink for Receiver<'_, P> {
-    fn take(&mut self, Arrival { from, bytes, congested }: Arrival<'_>) {
-        self.datagram(View::parse(bytes), bytes, from, congested);
+    fn take(&mut self, arrival: Arrival<'_>) {
+        self.datagram(View::parse(arrival.bytes), arrival);
     }
 
     fn was_a_peers(&self) -> bool {
@@ -318,7 +305,8 @@ impl<P: Pages> Sink for Receiver<'_, P> {
     }
 
     fn take_scattered(&mut self, Scattered { from, head, payload, tag, congested }: Scattered<'_>) {
-        self.datagram(View::parse_parts(head, payload, tag), &[], from, congested);
+        let arrival = Arrival { congested, ..Arrival::new(from, &[]) };
+        self.datagram(View::parse_parts(head, payload, tag), arrival);
     }
 }
 

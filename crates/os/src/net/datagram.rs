@@ -52,13 +52,15 @@ pub struct Arrival<'a> {
     pub bytes: &'a [u8],
     /// Congestion Experienced (RFC 3168): a queue on the path was filling.
     pub congested: bool,
+    /// The datagram came to a multicast group that the link has joined.
+    pub to_group: bool,
 }
 
 impl<'a> Arrival<'a> {
-    /// An arrival without a congestion mark.
+    /// An arrival without a congestion mark, at an address of the link.
     #[must_use]
     pub const fn new(from: SocketAddr, bytes: &'a [u8]) -> Arrival<'a> {
-        Arrival { from, bytes, congested: false }
+        Arrival { from, bytes, congested: false, to_group: false }
     }
 }
 

@@ -45,7 +45,8 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
     }
     let from = SocketAddr::new(ip, u16::from_be_bytes([from, from_low]));
     let to = SocketAddr::new(to, u16::from_be_bytes([port, port_low]));
-    Some(Received { arrival: Arrival { from, bytes, congested: mark & CE == CE }, to })
+    let arrival = Arrival { congested: mark & CE == CE, ..Arrival::new(from, bytes) };
+    Some(Received { arrival, to })
 }
 
 /// Sender and receiver, the byte with the ECN field, the bytes after the header, and both addresses

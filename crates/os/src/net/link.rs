@@ -192,9 +192,9 @@ pub trait Link: Send {
         let _ = address;
     }
 
-    /// Prepares for sending to a group in the subnet of the peer, and returns the address for
-    /// [`Outgoing::to`]. Joining is not needed for that. A later group at another interface takes
-    /// the place of the earlier one.
+    /// Prepares for sending to a group at the interface by which the peer is reached, and returns
+    /// the address for [`Outgoing::to`], which means this group at this interface. Joining is not
+    /// needed for that.
     ///
     /// # Errors
     /// As for [`Link::join_group`].

@@ -138,10 +138,9 @@ impl<L: Link> Link for Tap<L> {
         if self.is_recording() {
             let at = now();
             for outgoing in batch.iter().take(sent) {
-                let (from, to) = (
-                    seen_by(&self.here, self.bulk_port, *outgoing.to, outgoing.lane),
-                    *outgoing.to,
-                );
+                // The name of a group may be a mapped address.
+                let to = SocketAddr::new(outgoing.to.ip().to_canonical(), outgoing.to.port());
+                let from = seen_by(&self.here, self.bulk_port, to, outgoing.lane);
                 outgoing.payload.with_bytes(|payload| {
                     let parts = [outgoing.head, payload, outgoing.tag];
                     let datagram =
@@ -161,7 +160,7 @@ impl<L: Link> Link for Tap<L> {
         let Self { inner, stores, here, bulk_port, notices } = self;
         let mut at = None;
         let received = inner.receive(&mut |arrival| {
-            let Arrival { from, bytes, congested } = arrival;
+            let Arrival { from, bytes, congested, .. } = arrival;
             let at = *at.get_or_insert_with(now);
             let lane = View::parse(bytes).map_or(Lane::Small, |view| view.header().lane());
             let to = seen_by(here, *bulk_port, from, lane);

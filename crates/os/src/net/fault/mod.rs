@@ -50,6 +50,7 @@ struct DelayedDatagram {
     from: SocketAddr,
     bytes: Vec<u8>,
     congested: bool,
+    to_group: bool,
     due: Instant,
     /// Number of datagrams that must still come before this one; with [`u32::MAX`] only the time
     /// counts.
@@ -123,8 +124,9 @@ impl HeldDatagrams {
                 // Reordered and delayed: the delay begins the wait.
                 others => (now + fate.delay.max(REORDER_TIME), u32::from(others)),
             };
-            let Arrival { from, congested, .. } = arrival;
-            self.waiting.push(DelayedDatagram { from, bytes, congested, due, overtakers });
+            let Arrival { from, congested, to_group, .. } = arrival;
+            let late = DelayedDatagram { from, bytes, congested, to_group, due, overtakers };
+            self.waiting.push(late);
         }
     }
 
@@ -155,7 +157,8 @@ impl HeldDatagrams {
         self.waiting.retain(|late| {
             let now = when(late);
             if now {
-                give(Arrival { from: late.from, bytes: &late.bytes, congested: late.congested });
+                let &DelayedDatagram { from, congested, to_group, .. } = late;
+                give(Arrival { from, bytes: &late.bytes, congested, to_group });
             }
             !now
         });

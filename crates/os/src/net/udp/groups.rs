@@ -78,20 +78,22 @@ impl UdpLink {
     pub(super) fn route_to_group(&mut self, group: &Group) -> io::Result<SocketAddr> {
         check(group)?;
         let interface = PeerInterface::of(group.peer)?;
-        let to = scoped(group.address, interface.index);
+        let PeerInterface { index: interface, local: source, is_here } = interface;
+        let name = GroupRoute::name_of(group.address, interface);
         let lane = self.sockets.lane_of(Lane::Bulk);
         let Sockets { own, group_routes, loops_groups, .. } = &mut self.sockets;
-        let index = reaching(&own[lane], group.peer).ok_or(Errno::AFNOSUPPORT)?;
-        let socket = own[lane].get(index).ok_or(Errno::AFNOSUPPORT)?;
+        let own_index = reaching(&own[lane], group.peer).ok_or(Errno::AFNOSUPPORT)?;
+        let socket = own[lane].get(own_index).ok_or(Errno::AFNOSUPPORT)?;
         // Copies for this host cost time, and only other nodes of this host need them.
-        *loops_groups |= interface.is_here;
-        socket.send_to_groups(interface.local, interface.index, GROUP_HOPS, *loops_groups)?;
-        group_routes.retain(|route| route.to != to);
+        *loops_groups |= is_here;
+        socket.send_to_groups(group.address.is_ipv4(), GROUP_HOPS, *loops_groups)?;
+        group_routes.retain(|route| route.name != name);
         if group_routes.len() >= GROUPS_MAX {
             group_routes.remove(0);
         }
-        group_routes.push(GroupRoute { to, own: index });
-        Ok(to)
+        let address = scoped(group.address, interface);
+        group_routes.push(GroupRoute { name, address, source, interface, own: own_index });
+        Ok(name)
     }
 }
 

@@ -129,7 +129,10 @@ impl ReceivePool {
                 continue;
             };
             let BufferInfo { size, congested } = buffer_info(&message.msg_hdr);
-            datagrams += cut(bytes, size, &mut |bytes| take(Arrival { from, bytes, congested }));
+            let to_group = socket.hears_group;
+            datagrams += cut(bytes, size, &mut |bytes| {
+                take(Arrival { from, bytes, congested, to_group });
+            });
             total += bytes.len();
         }
         statistics.bytes_in += total as u64;

@@ -3,17 +3,19 @@
 //! `UDP_SEGMENT` cuts one long message into datagrams of equal size, of which the last may be
 //! shorter. The header, payload and tag of each datagram are gathered from where they lie.
 
+use super::sockets::group::GroupRoute;
 use super::sockets::socket::Socket;
 use crate::net::datagram::Outgoing;
 use crate::net::udp::recv::last_error;
 use crate::net::udp::sockets::address::SocketName;
-use core::mem::{MaybeUninit, size_of};
+use core::mem::{MaybeUninit, align_of, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
 use oikaze_protocol::wind::SendMode;
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::io;
+use std::net::IpAddr;
 
 /// Maximum number of datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take more).
 pub(crate) const SEGMENTS_MAX: usize = 64;
@@ -69,8 +71,12 @@ pub(crate) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     count.max(1)
 }
 
-/// Sends one run with one call.
-pub(crate) fn send(socket: &mut Socket, run: &[Outgoing<'_>]) -> Sent {
+/// Sends one run with one call, to a group if there is a route to one.
+pub(crate) fn send(
+    socket: &mut Socket,
+    run: &[Outgoing<'_>],
+    to_group: Option<&GroupRoute>,
+) -> Sent {
     // A lone datagram must not be cut, whatever was sent before. A run passes its segment size
     // itself.
     if run.len() == 1 && socket.segment(0).is_err() {
@@ -82,14 +88,14 @@ pub(crate) fn send(socket: &mut Socket, run: &[Outgoing<'_>]) -> Sent {
         [one] if socket.peer.is_some() && one.len() == one.head.len() => uninterrupted(|| {
             rustix::net::send(&socket.fd, one.head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }),
-        _ => send_gathered(socket, run),
+        _ => send_gathered(socket, run, to_group),
     }
 }
 
 /// The call never blocks, and a peer that is gone raises no signal.
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
+fn send_gathered(socket: &Socket, run: &[Outgoing<'_>], to_group: Option<&GroupRoute>) -> Sent {
     let Some(first) = run.first() else { return Sent::Whole };
     let mut pieces = Pieces::new();
     for datagram in run.iter().take(SEGMENTS_MAX) {
@@ -100,7 +106,7 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C
     // libraries).
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-    let name = SocketName::of(*first.to, socket.both);
+    let name = SocketName::of(to_group.map_or(*first.to, |route| route.address), socket.both);
     if socket.peer.is_none() {
         message.msg_name = name.as_ptr().cast_mut().cast();
         message.msg_namelen = name.len();
@@ -110,6 +116,10 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     let mut control = Control::new();
     if run.len() > 1 {
         control.segment(first.len() as u16, &mut message);
+    }
+    let mut of_group = to_group.map(|route| GroupControl::new(route, &control));
+    if let Some(of_group) = &mut of_group {
+        of_group.put_into(&mut message, run.len() > 1);
     }
     uninterrupted(|| {
         // SAFETY: the name, the pieces and the control message live until the call returns; the
@@ -182,6 +192,7 @@ impl Pieces {
 }
 
 /// Room for one control message of two bytes.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
@@ -213,6 +224,79 @@ impl Control {
         self.segment = bytes;
         message.msg_control = (&raw mut *self).cast();
         message.msg_controllen = size_of::<Control>() as _;
+    }
+}
+
+/// Maximum length of the content of [`PacketInfo`], that for IPv6.
+const INFO_MAX: usize = size_of::<libc::in6_pktinfo>();
+
+/// Control message with the interface of a datagram and the address from which it goes (ip(7),
+/// ipv6(7)).
+#[repr(C)]
+struct PacketInfo {
+    header: libc::cmsghdr,
+    info: [u8; INFO_MAX],
+    padding: [u8; INFO_MAX.next_multiple_of(align_of::<libc::cmsghdr>()) - INFO_MAX],
+}
+
+/// Control messages of a run to a group. That with the interface comes last, because its length
+/// depends on the family.
+#[repr(C)]
+struct GroupControl {
+    segment: Control,
+    at: PacketInfo,
+    /// Length of the message with the interface.
+    at_len: usize,
+}
+
+// The layout that CMSG_DATA and CMSG_NXTHDR compute.
+const _: () = {
+    // SAFETY: these compute numbers only.
+    unsafe {
+        assert!(core::mem::offset_of!(PacketInfo, info) == libc::CMSG_LEN(0) as usize);
+        assert!(size_of::<PacketInfo>() == libc::CMSG_SPACE(INFO_MAX as u32) as usize);
+        assert!(core::mem::offset_of!(GroupControl, at) == libc::CMSG_SPACE(2) as usize);
+    }
+};
+
+impl GroupControl {
+    fn new(route: &GroupRoute, segment: &Control) -> GroupControl {
+        let index = route.interface.to_ne_bytes();
+        // SAFETY: plain data for which zeros are valid.
+        let mut at: PacketInfo = unsafe { core::mem::zeroed() };
+        let fill = |info: &mut [u8], parts: [&[u8]; 2]| {
+            let bytes = parts.into_iter().flatten();
+            info.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        };
+        let len = match route.source {
+            // struct in_pktinfo: the interface, the source, and an address that sending ignores.
+            IpAddr::V4(source) => {
+                fill(&mut at.info, [&index, &source.octets()]);
+                (at.header.cmsg_level, at.header.cmsg_type) = (libc::SOL_IP, libc::IP_PKTINFO);
+                size_of::<libc::in_pktinfo>()
+            }
+            // struct in6_pktinfo: the source and the interface.
+            IpAddr::V6(source) => {
+                fill(&mut at.info, [&source.octets(), &index]);
+                (at.header.cmsg_level, at.header.cmsg_type) = (libc::SOL_IPV6, libc::IPV6_PKTINFO);
+                size_of::<libc::in6_pktinfo>()
+            }
+        };
+        // SAFETY: computes a number.
+        let len = unsafe { libc::CMSG_LEN(len as u32) };
+        at.header.cmsg_len = len as _;
+        GroupControl { segment: *segment, at, at_len: len as usize }
+    }
+
+    /// Puts the messages into a header, without that of segments unless the run `is_cut`.
+    fn put_into(&mut self, message: &mut libc::msghdr, is_cut: bool) {
+        if is_cut {
+            message.msg_control = (&raw mut *self).cast();
+            message.msg_controllen = (size_of::<Control>() + self.at_len) as _;
+        } else {
+            message.msg_control = (&raw mut self.at).cast();
+            message.msg_controllen = self.at_len as _;
+        }
     }
 }
 

@@ -61,13 +61,13 @@ impl UdpLink {
         };
         let cut = socket.gso && self.refusals.allow(first.to.ip());
         let mut run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
-        let mut sent = send::send(socket, run);
+        let mut sent = send::send(socket, run, route.of_group());
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
             // Either the kernel refuses `UDP_SEGMENT`, or the segments are too big for the path.
             // Sending the first datagram alone tells which.
             let may_be_refusal = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
-            sent = send::send(socket, run);
+            sent = send::send(socket, run, route.of_group());
             if may_be_refusal && matches!(sent, Sent::Whole) && self.refusals.refused(first.to.ip())
             {
                 self.statistics.gso = Offload::Refused;
@@ -84,7 +84,7 @@ impl UdpLink {
         }
         if matches!(sent, Sent::TooBig) && first.len() <= DATAGRAM_MIN && socket.distrust_routers()
         {
-            sent = send::send(socket, run);
+            sent = send::send(socket, run, route.of_group());
         }
         if let (Sent::Unreachable | Sent::Unfit, Route::Connected(lane, index)) = (&sent, route) {
             self.sockets.connected[lane].give_up(index);

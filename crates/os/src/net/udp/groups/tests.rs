@@ -142,7 +142,7 @@ fn datagrams_to_a_group_reach_all_members_and_nobody_else() {
             // Joining again changes nothing.
             second.at().join_group(&group(third.address())).unwrap();
             let to = first.at().route_group(&group(second.address())).unwrap();
-            assert_eq!((to.port(), to.ip()), (address.port(), address.ip()));
+            assert_eq!((to.port(), to.ip().to_canonical()), (address.port(), address.ip()));
             send(&mut first.link, to, b"one");
             assert_eq!(take(&mut second.link, 1), [(first.bulk_address(), b"one".to_vec())]);
             nothing_comes(&mut first.link);
@@ -197,6 +197,72 @@ fn long_runs_to_a_group_arrive_whole() {
                 let came = take(&mut member.link, bodies.len());
                 assert!(came.iter().all(|(from, _)| *from == first.bulk_address()));
                 assert!(came.into_iter().map(|(_, bytes)| bytes).eq(bodies.iter().cloned()));
+            }
+        });
+    }
+}
+
+/// A host between two networks, and one host in each of them with the address of the former there.
+fn between_networks(is_ipv4: bool) -> Option<(Host, Vec<(Host, IpAddr)>)> {
+    let home = Arc::new(namespace()?);
+    let set_up = |address: IpAddr, device: &str| {
+        let (length, flag) = if is_ipv4 { (24, "broadcast +") } else { (64, "nodad") };
+        ip(&format!("address add {address}/{length} dev {device} {flag}"));
+        ip(&format!("link set {device} up"));
+    };
+    let open = |namespace: File, ip: IpAddr| {
+        let without = DisabledFeatures::parse("connect").unwrap();
+        let link = UdpLink::bind(&Bind { without, ..Bind::default() }).unwrap();
+        Host { namespace, _bridge: Arc::clone(&home), ip, link }
+    };
+    let mut far = Vec::new();
+    for network in 0..2_u8 {
+        let [near, there]: [IpAddr; 2] = [1_u8, 2].map(|host| match is_ipv4 {
+            true => Ipv4Addr::new(10, 9, network, host).into(),
+            false => Ipv6Addr::new(0xfd00, network.into(), 0, 0, 0, 0, 0, host.into()).into(),
+        });
+        let own = namespace()?;
+        go_to(&home);
+        let path = path_of(&own);
+        ip(&format!("link add to{network} type veth peer name here netns {path}"));
+        set_up(near, &format!("to{network}"));
+        go_to(&own);
+        set_up(there, "here");
+        wait_for_carrier();
+        far.push((open(own, there), near));
+    }
+    go_to(&home);
+    let middle = open(home.try_clone().unwrap(), far[0].1);
+    Some((middle, far))
+}
+
+/// Groups at several interfaces do not depend on each other, although their address is the same.
+#[test]
+fn each_group_is_sent_to_by_its_own_interface() {
+    for is_ipv4 in [true, false] {
+        in_a_thread(move || {
+            let Some((mut middle, mut far)) = between_networks(is_ipv4) else { return };
+            let address = if is_ipv4 { V4 } else { V6 };
+            let mut routes = Vec::new();
+            for (host, near) in &mut far {
+                let peer = SocketAddr::new(*near, middle.address().port());
+                host.at().join_group(&Group { address, peer }).unwrap();
+                let peer = host.address();
+                routes.push(middle.at().route_group(&Group { address, peer }).unwrap());
+            }
+            for (to, number) in routes.iter().zip(0_u8..) {
+                // One datagram alone, and a run that the kernel cuts.
+                send(&mut middle.link, *to, &[number]);
+                let bodies = [[number; 1000]; 5];
+                let batch = bodies.each_ref().map(|body| Outgoing::new(to, Lane::Bulk, body));
+                assert_eq!(middle.link.send(&batch).unwrap(), batch.len());
+            }
+            let port = middle.bulk_address().port();
+            for ((host, near), number) in far.iter_mut().zip(0_u8..) {
+                for (from, bytes) in take(&mut host.link, 6) {
+                    assert_eq!((from, bytes[0]), (SocketAddr::new(*near, port), number));
+                }
+                nothing_comes(&mut host.link);
             }
         });
     }

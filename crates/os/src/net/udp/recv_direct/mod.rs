@@ -164,7 +164,7 @@ impl ReceivePool {
         let rest = run.copy_out(placed, len, copies);
         run.datagrams(placed).for_each(|(_, one)| sink.take_scattered(one));
         statistics.in_place += placed as u64;
-        let mut take = |bytes: &[u8]| sink.take(Arrival { from, bytes, congested });
+        let mut take = |bytes: &[u8]| sink.take(Arrival { congested, ..Arrival::new(from, bytes) });
         // A buffer of no bytes is a datagram, too.
         let beside =
             if rest.is_empty() && placed > 0 { 0 } else { cut(rest, Some(size), &mut take) };

@@ -64,13 +64,31 @@ impl Drop for JoinedGroup {
     }
 }
 
-/// Group to which the link sends.
+/// Group to which the link sends by one interface.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::net) struct GroupRoute {
-    /// Address in the destination of datagrams, with the interface if the family has scopes.
-    pub(in crate::net::udp) to: SocketAddr,
+    /// Name of the route, which stands in [`Outgoing::to`](crate::net::Outgoing::to).
+    pub(in crate::net::udp) name: SocketAddr,
+    /// Address of the group.
+    pub(in crate::net::udp) address: SocketAddr,
+    /// Address of this host at the interface, from which datagrams go.
+    pub(in crate::net::udp) source: IpAddr,
+    /// Number of the interface.
+    pub(in crate::net::udp) interface: u32,
     /// Index of the link's own socket that sends.
     pub(in crate::net::udp) own: usize,
+}
+
+impl GroupRoute {
+    /// Returns the name of the route to this group by this interface. An IPv4 address has no room
+    /// for the interface, so the name is the mapped IPv6 address (RFC 4291, section 2.5.5.2).
+    pub(in crate::net::udp) fn name_of(address: SocketAddr, interface: u32) -> SocketAddr {
+        let ip = match address.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        SocketAddrV6::new(ip, address.port(), 0, interface).into()
+    }
 }
 
 /// Returns the address with the interface as its scope, if its family has scopes.

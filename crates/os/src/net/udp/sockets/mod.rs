@@ -35,8 +35,20 @@ pub(super) enum Route {
     Connected(Lane, usize),
     /// The link's own socket for this lane.
     Own(Lane, usize),
+    /// The link's own socket for bulk, by the interface of this route to a group.
+    Group(GroupRoute),
     /// None: the link has no address of the peer's family.
     None,
+}
+
+impl Route {
+    /// Returns the route to a group, if it is one.
+    pub(super) fn of_group(&self) -> Option<&GroupRoute> {
+        match self {
+            Self::Group(route) => Some(route),
+            _ => None,
+        }
+    }
 }
 
 impl Sockets {
@@ -103,8 +115,7 @@ impl Sockets {
 
     /// Returns the route to a group, or `None` if the address is not of one.
     pub(super) fn group_route(&self, to: SocketAddr) -> Option<Route> {
-        let route = self.group_routes.iter().find(|route| route.to == to)?;
-        Some(Route::Own(self.lane_of(Lane::Bulk), route.own))
+        self.group_routes.iter().find(|route| route.name == to).copied().map(Route::Group)
     }
 
     /// Returns the link's own socket that reaches this peer.
@@ -118,6 +129,10 @@ impl Sockets {
                 self.connected[lane].sockets.get_mut(index).map(|connected| &mut connected.socket)
             }
             Route::Own(lane, index) => self.own[lane].get_mut(index),
+            Route::Group(route) => {
+                let lane = self.lane_of(Lane::Bulk);
+                self.own[lane].get_mut(route.own)
+            }
             Route::None => None,
         }
     }

@@ -144,30 +144,20 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Sends to groups by the interface of this number that has the address `source`, from there.
-    /// Datagrams pass as many routers as `hops` says, less one. They come back to this host if
-    /// `loops`.
-    pub(crate) fn send_to_groups(
-        &self,
-        source: IpAddr,
-        interface: u32,
-        hops: u32,
-        loops: bool,
-    ) -> Result<(), Errno> {
-        let (fd, any) = (&self.fd, Ipv4Addr::UNSPECIFIED);
-        match source {
-            IpAddr::V4(source) => {
-                sockopt::set_ip_multicast_if_with_ifindex(fd, &any, &source, interface)?;
-                sockopt::set_ip_multicast_ttl(fd, hops)?;
-                sockopt::set_ip_multicast_loop(fd, loops)?;
-            }
-            IpAddr::V6(_) => {
-                sockopt::set_ipv6_multicast_if(fd, interface)?;
-                sockopt::set_ipv6_multicast_hops(fd, hops)?;
-            }
+    /// Prepares for sending to groups of a family. Datagrams pass as many routers as `hops` says,
+    /// less one. They come back to this host if `loops`.
+    pub(crate) fn send_to_groups(&self, ipv4: bool, hops: u32, loops: bool) -> Result<(), Errno> {
+        if ipv4 {
+            sockopt::set_ip_multicast_ttl(&self.fd, hops)?;
+            sockopt::set_ip_multicast_loop(&self.fd, loops)?;
+        } else {
+            sockopt::set_ipv6_multicast_hops(&self.fd, hops)?;
         }
         // In an IPv6 socket, this option rules datagrams of both families.
-        if self.local.is_ipv6() { sockopt::set_ipv6_multicast_loop(fd, loops) } else { Ok(()) }
+        match self.local.is_ipv6() {
+            true => sockopt::set_ipv6_multicast_loop(&self.fd, loops),
+            false => Ok(()),
+        }
     }
 
     /// Requests the ECN mark of every arrival. A system that refuses has no marks, and missing
