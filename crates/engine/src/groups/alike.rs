@@ -13,10 +13,12 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Returns `true` if a message may be sent to several nodes at once: its body is long enough,
-    /// and is the same memory for all (WIND-13.1).
+    /// Returns `true` if a message may be sent to several nodes at once: it costs no credit
+    /// (WIND-12.3), its body is long enough, and is the same memory for all (WIND-13.1).
     pub fn is_eligible(message: &Message, body_min: u64) -> bool {
-        matches!(message.body, Body::Shared(_) | Body::Segment(_)) && message.body.len() >= body_min
+        !message.charge.is_credited()
+            && matches!(message.body, Body::Shared(_) | Body::Segment(_))
+            && message.body.len() >= body_min
     }
 
     /// Returns `true` if nothing is gathered.
