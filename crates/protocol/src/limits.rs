@@ -261,6 +261,10 @@ pub const GROUP_HOLD_ROUND_TRIPS: u32 = 4;
 pub const GROUP_LOSS_SPAN: u64 = 64;
 /// Maximum loss of group datagrams in percent. A member that loses more gets its messages alone.
 pub const GROUP_LOSS_MAX: u64 = 10;
+/// Maximum loss of group datagrams in percent of a member for which the others wait much.
+pub const GROUP_LOSS_SLOWING: u64 = 2;
+/// Part of the time of a stream, as 1 in so many, for which the others may wait for such a member.
+pub const GROUP_HELD_PART: u32 = 5;
 /// Number of spans without too much loss after which a member that was left out counts as new.
 pub const GROUP_SPANS_CALM: u32 = 16;
 /// Number of messages, the latest that were sent as a whole, whose losses are repaired by group

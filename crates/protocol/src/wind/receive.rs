@@ -28,6 +28,8 @@ use core::ops::Range;
 #[derive(Debug, Default)]
 struct Contents<'a> {
     elicits: bool,
+    /// Whether there is a PING.
+    pings: bool,
     /// Frames from the first one on that is a message or part of one, if there is one.
     messages: Option<Frames<'a>>,
     close: Option<CloseReason>,
@@ -62,6 +64,7 @@ impl<'a> Contents<'a> {
                 let before = self.group_acknowledgement.replace(*group);
                 before.map_or(Ok(()), |_| Err(Malformed::Frame))?
             }
+            Frame::Ping => self.pings = true,
             Frame::Close(reason) => self.close = Some(*reason),
             Frame::Fragment(bulk) => self.fragment = Some(*bulk),
             // WIRE-4.12: a connection's own datagrams have one addressee.
@@ -261,6 +264,10 @@ impl Connection {
             // A sender whose datagrams cannot be accepted must still hear that this node is alive
             // (WIND-7.5).
             self.received[lane].remind();
+        }
+        if contents.pings {
+            // WIND-12.5: the peer may ask because a GROUP_ACK was lost.
+            self.groups.iter_mut().for_each(|groups| groups.remind());
         }
         if let Some(reason) = contents.close {
             self.die(Death::by_peer(reason));

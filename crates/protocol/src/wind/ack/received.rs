@@ -163,6 +163,11 @@ impl ReceivedDatagrams {
         self.due = true;
     }
 
+    /// Returns `true` if the peer may not know of everything that has arrived.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.largest > self.report_from
+    }
+
     pub fn is_due(&self, now: Time) -> bool {
         self.due || self.deadline.is_some_and(|deadline| deadline <= now)
     }

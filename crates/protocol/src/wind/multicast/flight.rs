@@ -1,7 +1,7 @@
 //! The sender's part of multicast in one connection: which messages are shared, and the group
 //! datagrams in flight to the peer (WIND-12.3, WIND-12.6 to WIND-12.8).
 
-use super::groups::{GroupFate, SharedFlight};
+use super::groups::{GroupFate, MemberNews, SharedFlight};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::connection::{Connection, Phase};
@@ -10,7 +10,7 @@ use crate::wind::metrics::counters::Statistics;
 use crate::wind::mtu::Mtu;
 use crate::wind::receive::settle_items;
 use crate::wind::recovery::in_flight::{Cause, Item};
-use crate::wind::recovery::pto::{Probe, PtoAction};
+use crate::wind::recovery::pto::Probe;
 use crate::wind::recovery::retransmit::lost;
 use crate::wind::recv::refusals::Refusals;
 use crate::wind::send::message::Message;
@@ -79,13 +79,19 @@ impl Connection {
         self.groups.get_or_insert_with(Box::default).invite();
     }
 
-    /// Makes the peer a member of this node's stream. Returns `false` if the connection is not
-    /// established.
-    pub(in crate::wind) fn join_group(&mut self, stream: u64) -> bool {
+    /// Makes the peer the member of this index of this node's stream, which learns from `news` when
+    /// to look. Returns `false` if the connection is not established.
+    pub(in crate::wind) fn join_group(
+        &mut self,
+        stream: u64,
+        member: u8,
+        news: MemberNews,
+    ) -> bool {
         let established = self.is_established();
         if established {
             let failure_time = self.settings.failure_time;
-            self.groups.get_or_insert_with(Box::default).join(stream, failure_time);
+            let groups = self.groups.get_or_insert_with(Box::default);
+            groups.join(stream, member, news, failure_time);
             self.outbox.withdraw_refused_messages();
         }
         established
@@ -194,9 +200,9 @@ impl Connection {
         } = self;
         let bulk = &mut sending.bulk;
         let shared = groups.as_mut().and_then(|groups| groups.flight_mut(group.stream));
-        if let Some(SharedFlight { flight, marks, fate, .. }) =
-            shared.filter(|shared| shared.flight.has_sent(ack.largest))
-        {
+        if let Some(shared) = shared.filter(|shared| shared.flight.has_sent(ack.largest)) {
+            shared.note_news();
+            let SharedFlight { flight, marks, fate, .. } = shared;
             let limited = bulk.in_flight() * 2 >= bulk.controller.window();
             let acked = settle_items(Carrier::Group, flight, now, ack, outbox, events, |_| {});
             let late = acked.spurious.min(fate.lost);
@@ -236,10 +242,14 @@ impl Connection {
         let Connection { groups, sending, outbox, refusals, mtu, statistics, .. } = self;
         for shared in groups.iter_mut().flat_map(|groups| &mut groups.flights) {
             let SharedFlight { flight, fate, .. } = shared;
+            let before = fate.lost;
             let latest = flight.detect_lost(now, |cause, items| {
                 fate.lost += 1;
                 repair(outbox, refusals, mtu, statistics, cause, items);
             });
+            if fate.lost != before {
+                shared.note_news();
+            }
             if let Some(sent) = latest {
                 sending.bulk.controller.lost(sent, now);
             }
@@ -261,11 +271,13 @@ impl Connection {
                 continue;
             }
             statistics.probe_timeouts += 1;
-            let action = flight.ran_out(now, |cause, items| {
+            flight.ran_out(now, |cause, items| {
                 fate.lost += 1;
                 repair(outbox, refusals, mtu, statistics, cause, items);
             });
-            ping.small |= action == PtoAction::Ask;
+            shared.note_news();
+            // The member repeats its GROUP_ACK, which may have been lost.
+            ping.small = true;
         }
         self.count_shared();
     }

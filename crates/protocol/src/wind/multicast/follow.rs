@@ -104,8 +104,11 @@ impl Connection {
             return;
         };
         let is_number = (1..=DATAGRAM_NUMBER_MAX).contains(&number);
-        let contents = GroupContents::see(view).filter(|_| {
-            is_number && arrivals.is_plausible(number) && view.header().lane() == Lane::Bulk
+        // A member that was left out got no number for long. A probe tells where the numbers are.
+        let contents = GroupContents::see(view).filter(|contents| {
+            is_number
+                && (contents.part.is_none() || arrivals.is_plausible(number))
+                && view.header().lane() == Lane::Bulk
         });
         let Some(GroupContents { group, part }) = contents else {
             self.statistics.malformed += 1;

@@ -7,7 +7,9 @@ use crate::wind::ack::received::ReceivedDatagrams;
 use crate::wind::congestion::Marks;
 use crate::wind::recovery::in_flight::Flight;
 use crate::wire::header::Lane;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 /// A stream of the peer, of which this node is a member.
@@ -18,13 +20,54 @@ pub(in crate::wind) struct FollowedStream {
     pub arrivals: ReceivedDatagrams,
 }
 
+/// Tells a stream which members have news, so that the stream looks at no other member. Clones
+/// share their state.
+#[derive(Clone, Debug, Default)]
+pub(in crate::wind) struct MemberNews {
+    members: Arc<AtomicU32>,
+}
+
+impl MemberNews {
+    /// Notes news of the member with this index.
+    fn note(&self, member: u8) {
+        self.members.fetch_or(1u32.wrapping_shl(u32::from(member)), Ordering::Relaxed);
+    }
+
+    /// Returns `true` if there are news.
+    pub fn is_any(&self) -> bool {
+        self.members.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the members with news, one bit for each index, and forgets the news.
+    pub fn take(&self) -> u32 {
+        self.members.swap(0, Ordering::Relaxed)
+    }
+}
+
 /// Group datagrams of one of this node's streams that are in flight to the peer.
 pub(in crate::wind) struct SharedFlight {
     pub stream: u64,
+    /// Index of the peer among the members.
+    member: u8,
+    news: MemberNews,
     pub flight: Flight,
     /// Marks that the peer has reported for the stream.
     pub marks: Marks,
     pub fate: GroupFate,
+}
+
+impl SharedFlight {
+    /// Called when the fate may have changed.
+    pub fn note_news(&self) {
+        self.news.note(self.member);
+    }
+}
+
+impl Drop for SharedFlight {
+    /// The end of the connection is news, too.
+    fn drop(&mut self) {
+        self.note_news();
+    }
 }
 
 /// Fate of the group datagrams that were addressed to one member.
@@ -102,6 +145,12 @@ impl Groups {
         self.followed.iter().any(|stream| stream.arrivals.is_due(now))
     }
 
+    /// Makes acknowledgements due that repeat what the peer may not know.
+    pub fn remind(&mut self) {
+        let unknown = self.followed.iter_mut().filter(|stream| stream.arrivals.is_unconfirmed());
+        unknown.for_each(|stream| stream.arrivals.remind());
+    }
+
     /// Called when the datagram with a GROUP_ACK frame was acknowledged.
     pub fn confirm(&mut self, key: u32, largest: u64) {
         if let Some(stream) = self.followed.iter_mut().find(|stream| stream.key == key) {
@@ -123,12 +172,12 @@ impl Groups {
     }
 
     /// Begins a flight to the peer. Numbers are those of the stream, none of which is skipped.
-    pub fn join(&mut self, stream: u64, failure_time: Duration) {
+    pub fn join(&mut self, stream: u64, member: u8, news: MemberNews, failure_time: Duration) {
         self.invite();
         if self.flight(stream).is_none() {
             let flight = Flight::new(failure_time, 0);
             let (marks, fate) = (Marks::default(), GroupFate::default());
-            self.flights.push(SharedFlight { stream, flight, marks, fate });
+            self.flights.push(SharedFlight { stream, member, news, flight, marks, fate });
         }
     }
 

@@ -4,8 +4,9 @@
 use super::groups::GroupFate;
 use crate::Rank;
 use crate::limits::{
-    GROUP_HOLD_MIN, GROUP_HOLD_ROUND_TRIPS, GROUP_JOIN_TIME, GROUP_LOSS_MAX, GROUP_LOSS_SPAN,
-    GROUP_PROBES_MAX, GROUP_RETRY_MAX, GROUP_RETRY_MIN, GROUP_ROUNDS_MAX, GROUP_SPANS_CALM,
+    GROUP_HELD_PART, GROUP_HOLD_MIN, GROUP_HOLD_ROUND_TRIPS, GROUP_JOIN_TIME, GROUP_LOSS_MAX,
+    GROUP_LOSS_SLOWING, GROUP_LOSS_SPAN, GROUP_PROBES_MAX, GROUP_RETRY_MAX, GROUP_RETRY_MIN,
+    GROUP_ROUNDS_MAX, GROUP_SPANS_CALM,
 };
 use crate::time::Time;
 use core::time::Duration;
@@ -45,10 +46,16 @@ pub(super) struct Member {
     due: Time,
     /// Time until the next retry, once the member is left out.
     retry: Duration,
-    /// Start of the time in which the member holds all others up.
+    /// Start of the time in which the member holds others up.
     held_since: Option<Time>,
+    /// Time for which the member has held others up since the beginning of the span.
+    held: Duration,
     /// Fate at the beginning of the span over which loss is judged.
     judged: GroupFate,
+    /// Beginning of this span, and the time for which the stream had been busy then.
+    judged_at: (Time, Duration),
+    /// Number of datagrams that were lost at the latest look.
+    lost: u64,
     /// Spans without too much loss since the member was proven.
     calm: u32,
 }
@@ -65,7 +72,10 @@ impl Member {
             due: Time(0),
             retry: GROUP_RETRY_MIN,
             held_since: None,
+            held: Duration::ZERO,
             judged: GroupFate::default(),
+            judged_at: (Time(0), Duration::ZERO),
+            lost: 0,
             calm: 0,
         }
     }
@@ -133,13 +143,19 @@ impl Member {
         }
     }
 
-    /// Learns from the fate of the group datagrams that were addressed to the member. Returns
-    /// `true` if the member is to be left out.
-    pub fn learn(&mut self, fate: GroupFate, next: u64, now: Time) -> bool {
+    /// Returns `true` if more datagrams were lost than at the latest look.
+    pub fn has_lost_more(&mut self, fate: GroupFate) -> bool {
+        core::mem::replace(&mut self.lost, fate.lost) < fate.lost
+    }
+
+    /// Learns from the fate of the group datagrams that were addressed to the member. `busy` is the
+    /// time for which messages have waited in the stream so far. Returns `true` if the member is to
+    /// be left out.
+    pub fn learn(&mut self, fate: GroupFate, next: u64, now: Time, busy: Duration) -> bool {
         match self.state {
             MemberState::Joined if self.probes > 0 && fate.largest >= self.proof_from => {
-                (self.state, self.judged, self.calm) = (MemberState::Proven, fate, 0);
-                self.vain_rounds = 0;
+                (self.state, self.calm, self.vain_rounds) = (MemberState::Proven, 0, 0);
+                self.begin_span(fate, now, busy);
                 false
             }
             MemberState::Joined => {
@@ -147,7 +163,7 @@ impl Member {
                 self.vain_rounds = self.vain_rounds.saturating_add(u8::from(is_in_vain));
                 is_in_vain
             }
-            MemberState::Proven => fate.given_up || self.loses_too_much(fate),
+            MemberState::Proven => fate.given_up || self.loses_too_much(fate, now, busy),
             MemberState::Out if self.due <= now => {
                 self.joined(next, now);
                 false
@@ -156,26 +172,40 @@ impl Member {
         }
     }
 
+    fn begin_span(&mut self, fate: GroupFate, now: Time, busy: Duration) {
+        (self.judged, self.judged_at, self.held) = (fate, (now, busy), Duration::ZERO);
+    }
+
+    /// Returns the time from `since` on that belongs to this span.
+    fn in_span(&self, since: Time, now: Time) -> Duration {
+        now - since.max(self.judged_at.0)
+    }
+
     /// Judges the loss of a whole span (WIND-12.9).
-    fn loses_too_much(&mut self, fate: GroupFate) -> bool {
+    fn loses_too_much(&mut self, fate: GroupFate, now: Time, busy: Duration) -> bool {
         let lost = fate.lost.saturating_sub(self.judged.lost);
         let all = lost + fate.acknowledged.saturating_sub(self.judged.acknowledged);
         if all < GROUP_LOSS_SPAN {
             return false;
         }
-        self.judged = fate;
+        let last = self.held_since.map_or(Duration::ZERO, |since| self.in_span(since, now));
+        let slows = (self.held + last) * GROUP_HELD_PART > busy.saturating_sub(self.judged_at.1);
+        self.begin_span(fate, now, busy);
         self.calm += 1;
         if self.calm >= GROUP_SPANS_CALM {
             self.retry = GROUP_RETRY_MIN;
         }
-        lost * 100 > all * GROUP_LOSS_MAX
+        let most = if slows { GROUP_LOSS_SLOWING } else { GROUP_LOSS_MAX };
+        lost * 100 > all * most
     }
 
     /// Notes whether the member holds all others up, and then its round trip. Returns when it is
     /// left out for that (WIND-12.9).
     pub fn holds_up(&mut self, round_trip: Option<Duration>, now: Time) -> Option<Time> {
         let Some(round_trip) = round_trip else {
-            self.held_since = None;
+            if let Some(since) = self.held_since.take() {
+                self.held += self.in_span(since, now);
+            }
             return None;
         };
         let longest = (round_trip * GROUP_HOLD_ROUND_TRIPS).max(GROUP_HOLD_MIN);
@@ -191,9 +221,9 @@ mod tests {
         let mut member = Member::new(1);
         member.joined(5, Time(0));
         member.probed(Time(0), Duration::ZERO);
-        member.learn(GroupFate { largest: 4, ..GroupFate::default() }, 6, Time(1));
+        member.learn(GroupFate { largest: 4, ..GroupFate::default() }, 6, Time(1), Duration::ZERO);
         assert_eq!(member.state, MemberState::Joined, "it acknowledged something older");
-        member.learn(GroupFate { largest: 5, ..GroupFate::default() }, 6, Time(1));
+        member.learn(GroupFate { largest: 5, ..GroupFate::default() }, 6, Time(1), Duration::ZERO);
         assert!(member.is_proven());
         member
     }
@@ -217,11 +247,39 @@ mod tests {
             let mut member = proven();
             let early = GroupFate { lost, acknowledged: 69 - lost, ..GroupFate::default() };
             let few = GroupFate { lost: 63, acknowledged: 0, ..GroupFate::default() };
-            assert!(!member.learn(few, 9, Time(2)), "too few to judge");
-            assert_eq!(member.learn(early, 9, Time(3)), is_too_much, "{lost} of them");
+            assert!(!member.learn(few, 9, Time(2), Duration::ZERO), "too few to judge");
+            assert_eq!(
+                member.learn(early, 9, Time(3), Duration::ZERO),
+                is_too_much,
+                "{lost} of them"
+            );
         }
         let given_up = GroupFate { given_up: true, ..GroupFate::default() };
-        assert!(proven().learn(given_up, 9, Time(2)));
+        assert!(proven().learn(given_up, 9, Time(2), Duration::ZERO));
+    }
+
+    /// WIND-12.9: a member with less loss is left out if the others wait for it for too long.
+    #[test]
+    fn member_that_loses_some_is_left_out_if_it_slows_the_others() {
+        let busy = Duration::from_millis(10);
+        for (lost, held_ms, is_left_out) in
+            [(1, 9, false), (2, 3, true), (2, 1, false), (6, 2, false), (6, 3, true)]
+        {
+            let mut member = proven();
+            let round_trip = Some(Duration::from_micros(10));
+            let began = Time(1) + Duration::from_millis(1);
+            member.holds_up(round_trip, began);
+            member.holds_up(None, began + Duration::from_millis(held_ms - 1));
+            // The rest is not over yet.
+            let last = began + Duration::from_millis(50);
+            member.holds_up(round_trip, last);
+            let now = last + Duration::from_millis(1);
+            let fate = GroupFate { lost, acknowledged: 64 - lost, ..GroupFate::default() };
+            assert_eq!(member.learn(fate, 9, now, busy), is_left_out, "{lost} and {held_ms} ms");
+            // The next span begins anew.
+            let fate = GroupFate { lost: 2 * lost, acknowledged: 2 * (64 - lost), ..fate };
+            assert!(!member.learn(fate, 9, now, busy + busy), "{lost} and {held_ms} ms");
+        }
     }
 
     /// WIND-12.9: retries become rarer, until the member has behaved well for long.
@@ -233,19 +291,22 @@ mod tests {
             member.leave_out(now);
             assert_eq!(member.next_timeout(), Some(now + Duration::from_secs(expected)));
             now += Duration::from_secs(expected);
-            assert!(!member.learn(GroupFate::default(), 9, now));
+            assert!(!member.learn(GroupFate::default(), 9, now, Duration::ZERO));
             assert!(member.wants_probe(now));
         }
         for _ in 0..GROUP_PROBES_MAX {
             member.probed(now, Duration::ZERO);
         }
         let late = now + GROUP_HOLD_MIN;
-        assert!(member.learn(GroupFate::default(), 9, late), "no probe was answered");
+        assert!(
+            member.learn(GroupFate::default(), 9, late, Duration::ZERO),
+            "no probe was answered"
+        );
         let mut fate = GroupFate { largest: 9, ..GroupFate::default() };
-        member.learn(fate, 9, now);
+        member.learn(fate, 9, now, Duration::ZERO);
         for _ in 0..GROUP_SPANS_CALM {
             fate.acknowledged += GROUP_LOSS_SPAN;
-            assert!(!member.learn(fate, 9, now));
+            assert!(!member.learn(fate, 9, now, Duration::ZERO));
         }
         member.leave_out(now);
         assert_eq!(member.next_timeout(), Some(now + GROUP_RETRY_MIN));
@@ -262,17 +323,17 @@ mod tests {
             assert!(member.is_hopeful(), "before round {round}");
             member.joined(9, now);
             (0..GROUP_PROBES_MAX).for_each(|_| member.probed(now, Duration::ZERO));
-            assert!(!member.learn(fate, 12, now), "the last probe may be answered");
+            assert!(!member.learn(fate, 12, now, Duration::ZERO), "the last probe may be answered");
             now += GROUP_HOLD_MIN;
-            assert!(member.learn(fate, 12, now));
+            assert!(member.learn(fate, 12, now, Duration::ZERO));
             member.leave_out(now);
         }
         assert!(!member.is_hopeful() && member.is_possible());
         now += GROUP_RETRY_MAX;
-        member.learn(fate, 12, now);
+        member.learn(fate, 12, now, Duration::ZERO);
         member.probed(now, Duration::ZERO);
         fate.largest = 12;
-        member.learn(fate, 13, now);
+        member.learn(fate, 13, now, Duration::ZERO);
         assert!(member.is_proven() && member.is_hopeful());
     }
 

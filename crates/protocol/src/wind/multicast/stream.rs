@@ -1,6 +1,6 @@
 //! [`GroupStream`]: the sender's state machine of one multicast group.
 
-use super::groups::GroupFate;
+use super::groups::{GroupFate, MemberNews};
 use super::member::{Member, MemberState};
 use crate::Rank;
 use crate::limits::{DATAGRAM_NUMBER_MAX, GROUP_MEMBERS_MAX, GROUP_RECEIVERS_MIN};
@@ -10,6 +10,7 @@ use crate::wind::connection::Connection;
 use crate::wire::{FIRST_NUMBER, SealKind};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Access to the connections to the members of a stream.
 pub trait Members {
@@ -60,8 +61,16 @@ pub struct GroupStream {
     pub(super) queue: VecDeque<SharedMessage>,
     /// Latest messages that were sent as a whole, the last one first.
     pub(super) sent: VecDeque<SharedMessage>,
-    /// Number of group datagrams that members had lost at the last look.
-    lost: u64,
+    /// Members with news since the latest look.
+    news: MemberNews,
+    /// Earliest time at which the state of a member may change by itself.
+    pub(super) member_time: Option<Time>,
+    /// Members that hold others up, one bit for each index.
+    pub(super) holding: u32,
+    /// Time for which messages have waited so far.
+    busy: Duration,
+    /// Time of the latest look at waiting messages, if there were any.
+    waited_at: Option<Time>,
     /// Whether members may have lost bytes that can be repaired together.
     pub(super) has_losses: bool,
     /// Time at which a member that has no room now may get some by itself or is left out.
@@ -82,11 +91,22 @@ impl GroupStream {
             members: members.map(|rank| Member::new(*rank)).collect(),
             queue: VecDeque::new(),
             sent: VecDeque::new(),
-            lost: 0,
+            news: MemberNews::default(),
+            member_time: None,
+            holding: 0,
+            busy: Duration::ZERO,
+            waited_at: None,
             has_losses: false,
             wake: None,
             statistics: GroupStatistics::default(),
         }
+    }
+
+    /// Lets the next datagram have this number.
+    #[cfg(test)]
+    pub fn skip_to(&mut self, number: u64) {
+        self.next = self.next.max(number);
+        self.statistics.datagrams_sent = self.next - FIRST_NUMBER;
     }
 
     /// Returns the id, which the datagrams of the stream name.
@@ -137,21 +157,29 @@ impl GroupStream {
                 connection.invite_to_group();
             }
         }
+        self.note_member_times();
     }
 
     /// Called when a member follows the stream. Probes show whether multicast reaches it.
     pub fn joined(&mut self, rank: Rank, now: Time, members: &mut impl Members) {
-        let next = self.next;
-        let Some(member) = self.members.iter_mut().find(|member| member.rank == rank) else {
-            return;
-        };
+        let (id, next) = (self.id, self.next);
+        let Some(index) = self.index_of(rank) else { return };
+        let Some(member) = self.members.get_mut(usize::from(index)) else { return };
         if member.state != MemberState::Invited {
             return;
         }
-        match members.connection(rank).map(|connection| connection.join_group(self.id)) {
+        let connection = members.connection(rank);
+        let news = self.news.clone();
+        match connection.map(|connection| connection.join_group(id, index, news)) {
             Some(true) => member.joined(next, now),
             _ => member.state = MemberState::Lost,
         }
+        self.note_member_times();
+    }
+
+    /// Finds the time at which the state of a member may change by itself, after one has changed.
+    pub(super) fn note_member_times(&mut self) {
+        self.member_time = self.members.iter().filter_map(Member::next_timeout).min();
     }
 
     /// Called when a member does not follow the stream, or no longer does. It gets its messages
@@ -172,6 +200,7 @@ impl GroupStream {
         if let Some(member) = self.members.get_mut(usize::from(index)) {
             member.state = state;
         }
+        self.note_member_times();
         if let Some(connection) = members.connection(rank) {
             connection.leave_group(now, self.id);
         }
@@ -189,8 +218,7 @@ impl GroupStream {
     /// Returns when the owner has to call [`timeout`](Self::timeout) at the latest.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let timers = self.members.iter().filter_map(Member::next_timeout);
-        timers.chain(self.wake).min()
+        self.member_time.into_iter().chain(self.wake).min()
     }
 
     /// Acts on timers. Calling it early is harmless.
@@ -198,12 +226,19 @@ impl GroupStream {
         self.has_due(now, members);
     }
 
-    /// Learns what has become of the members since the last call.
+    /// Learns what has become of the members since the last call. Looks at those with news, and at
+    /// those whose time has come.
     pub(super) fn review(&mut self, now: Time, members: &mut impl Members) {
-        let mut lost = 0;
+        let is_time = self.member_time.is_some_and(|at| at <= now);
+        if !is_time && !self.news.is_any() {
+            return;
+        }
+        let news = self.news.take();
         for index in 0..self.members.len() {
             let Some(member) = self.members.get_mut(index) else { break };
-            if !member.is_possible() || member.is_awaited(now) {
+            let is_due = is_time && member.next_timeout().is_some_and(|at| at <= now);
+            let has_news = news >> index & 1 == 1;
+            if !(is_due || has_news) || !member.is_possible() || member.is_awaited(now) {
                 continue;
             }
             let connection = members.connection(member.rank);
@@ -217,15 +252,22 @@ impl GroupStream {
                     self.forget(index);
                 }
                 Some(fate) => {
-                    lost += fate.lost;
-                    if member.learn(fate, self.next, now) {
+                    self.has_losses |= member.has_lost_more(fate);
+                    if member.learn(fate, self.next, now, self.busy) {
                         self.leave_out(index, now, members);
                     }
                 }
             }
         }
-        self.has_losses |= lost > self.lost;
-        self.lost = lost;
+        self.note_member_times();
+    }
+
+    /// Counts the time for which messages wait.
+    pub(super) fn count_busy(&mut self, now: Time) {
+        let is_waiting = !self.queue.is_empty();
+        if let Some(at) = core::mem::replace(&mut self.waited_at, is_waiting.then_some(now)) {
+            self.busy += now - at;
+        }
     }
 
     /// Leaves a member out for a while.
@@ -238,6 +280,7 @@ impl GroupStream {
             member.leave_out(now);
             self.statistics.members_left_out += 1;
         }
+        self.note_member_times();
     }
 
     /// Lets everything that waits for group datagrams go to this member alone.

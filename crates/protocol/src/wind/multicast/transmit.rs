@@ -3,7 +3,7 @@
 use super::flight::GroupSent;
 use super::repair::PlannedPiece;
 use super::stream::{GroupStream, Members, SharedMessage};
-use crate::limits::{DATAGRAM_NUMBER_MAX, GROUP_RECEIVERS_MIN};
+use crate::limits::{DATAGRAM_NUMBER_MAX, GROUP_MEMBERS_MAX, GROUP_RECEIVERS_MIN};
 use crate::time::Time;
 use crate::wind::send::message::{Rows, Segment};
 use crate::wind::send::outgoing::{BodyPiece, Outgoing, SharedStage, Sizes, Stage};
@@ -51,11 +51,13 @@ impl GroupStream {
 
     fn purpose(&mut self, now: Time, members: &mut impl Members) -> Option<GroupPurpose> {
         self.wake = None;
+        self.count_busy(now);
         self.review(now, members);
         if self.next >= DATAGRAM_NUMBER_MAX {
             self.end(now, members);
         }
-        if self.members.iter().any(|member| member.wants_probe(now)) {
+        let is_time = self.member_time.is_some_and(|at| at <= now);
+        if is_time && self.members.iter().any(|member| member.wants_probe(now)) {
             return Some(GroupPurpose::Probe);
         }
         if let Some(repair) = self.find_repair(now, members) {
@@ -69,7 +71,7 @@ impl GroupStream {
         loop {
             self.drop_ended(members);
             let id = self.id();
-            let GroupStream { queue, members: states, wake, .. } = self;
+            let GroupStream { queue, members: states, wake, holding, .. } = self;
             let to = queue.front().map_or(&[][..], |message| &message.to);
             *wake = None;
             let mut lacking = 0u32;
@@ -82,11 +84,12 @@ impl GroupStream {
                     *wake = (*wake).into_iter().chain(connection.group_pace_time()).min();
                 }
             }
-            let holds = (lacking.count_ones() as usize) < to.len();
+            let holds = if (lacking.count_ones() as usize) < to.len() { lacking } else { 0 };
             let mut late = None;
-            for (index, member) in (0u8..).zip(states.iter_mut()) {
-                let lacks = holds && lacking >> index & 1 == 1;
-                let connection = members.connection(member.rank).filter(|_| lacks);
+            for index in bits(core::mem::replace(holding, holds) | holds) {
+                let Some(member) = states.get_mut(usize::from(index)) else { continue };
+                let lacks = holds >> index & 1 == 1;
+                let connection = if lacks { members.connection(member.rank) } else { None };
                 let round_trip = connection.map(|connection| connection.group_round_trip());
                 let until = member.holds_up(round_trip, now);
                 late = late.or(until.filter(|until| *until <= now).map(|_| index));
@@ -182,6 +185,7 @@ impl GroupStream {
                 member.probed(now, connection.group_probe_timeout());
             }
         }
+        self.note_member_times();
         let (payload, rows, was_sent) = (None, None, false);
         Some(GroupTransmit { payload, rows, was_sent, members: mask, bytes })
     }
@@ -271,4 +275,9 @@ impl GroupStream {
         let was_sent = !is_first_flight;
         Some((GroupTransmit { payload, rows, was_sent, members: mask, bytes }, piece))
     }
+}
+
+/// Returns the indices of the bits of a mask that are set.
+fn bits(mask: u32) -> impl Iterator<Item = u8> {
+    (0..GROUP_MEMBERS_MAX as u8).filter(move |index| mask >> index & 1 == 1)
 }

@@ -2,8 +2,8 @@
 
 use super::world::{Ends, Group};
 use crate::Rank;
-use crate::limits::{GROUP_RETRY_MIN, GROUP_STREAMS_MAX};
-use crate::wind::multicast::{GroupStream, MemberState};
+use crate::limits::{GROUP_RETRY_MIN, GROUP_STREAMS_MAX, NUMBERS_AHEAD_MAX};
+use crate::wind::multicast::{GroupStream, MemberState, Members};
 use crate::wind::tests::support::channel::Faults;
 use crate::wind::tests::support::world::message;
 use crate::wind::*;
@@ -54,7 +54,8 @@ fn member_that_never_acknowledges_is_left_out() {
     group.settle();
 }
 
-/// WIND-12.6, WIND-12.9: a member with some loss does not hold the others up for long.
+/// WIND-12.6, WIND-12.9: a member with some loss does not hold the others up for long, either if
+/// there is little to send.
 #[test]
 fn others_keep_going_beside_a_lossy_member() {
     let turns = |loss: f64| {
@@ -73,7 +74,101 @@ fn others_keep_going_beside_a_lossy_member() {
         turns
     };
     let (clean, lossy) = (turns(0.0), turns(0.05));
-    assert!(lossy < clean * 4, "{clean} turns without loss, {lossy} with it");
+    std::eprintln!("little: {clean} turns without loss, {lossy} with it");
+    assert!(lossy * 8 <= clean * 10, "{clean} turns without loss, {lossy} with it");
+}
+
+/// WIND-12.9: the others keep at least 0.8 of their rate beside a member that loses 5 %.
+#[test]
+fn others_keep_their_rate_beside_a_lossy_member() {
+    let run = |loss: f64| {
+        let mut group = proven(5);
+        group.multicast[1].faults.loss = loss;
+        let (turns, began) = (group.turns, group.now);
+        for id in 1..200 {
+            group.post(&message(Class::Ordered, id, 200_000), &ALL);
+        }
+        let others = |group: &Group| {
+            [0, 2, 3].iter().all(|at| group.members[*at].handler.delivered.len() == 199)
+        };
+        group.run(others);
+        let taken = (group.turns - turns, (group.now - began).as_nanos() as u64);
+        group.settle();
+        taken
+    };
+    let (clean, lossy) = (run(0.0), run(0.05));
+    std::eprintln!("without loss {clean:?}, with it {lossy:?}: turns and nanoseconds");
+    assert!(lossy.0 * 8 <= clean.0 * 10, "{clean:?} turns without loss, {lossy:?} with it");
+    assert!(lossy.1 * 8 <= clean.1 * 10, "{clean:?} ns without loss, {lossy:?} with it");
+}
+
+/// WIND-12.5, WIND-12.7: a GROUP_ACK that is lost at the end of a burst is repeated when the sender
+/// asks, and the member is not left out.
+#[test]
+fn lost_last_group_ack_is_repeated() {
+    let mut group = proven(19);
+    group.post(&message(Class::Ordered, 1, 8000), &ALL);
+    group.unicast.faults.loss = 1.0;
+    group.run(|group| group.members.iter().all(|end| end.handler.delivered.len() == 1));
+    // The acknowledgements of this turn are lost.
+    group.unicast.faults.loss = 0.0;
+    group.settle();
+    assert_eq!(group.stream.statistics().members_left_out, 0);
+    assert_eq!(group.states(), [MemberState::Proven; 4]);
+}
+
+/// WIND-12.8: a member that got no number for long learns from a probe where the numbers are.
+#[test]
+fn member_that_was_left_out_for_long_comes_back() {
+    let mut group = proven(21);
+    group.multicast[1].faults.loss = 1.0;
+    group.post(&message(Class::Ordered, 1, 100_000), &ALL);
+    group.run(|group| group.states()[1] == MemberState::Out);
+    group.settle();
+    // The others get numbers all the time.
+    for id in 2..5 {
+        group.stream.skip_to((id - 1) * NUMBERS_AHEAD_MAX);
+        group.post(&message(Class::Ordered, id, 5000), &[1, 3, 4]);
+        group.settle();
+    }
+    assert_ne!(group.states()[1], MemberState::Proven);
+    group.multicast[1].faults.loss = 0.0;
+    group.run(|group| group.states() == [MemberState::Proven; 4]);
+    let before = group.unicast_bulk;
+    group.post(&message(Class::Ordered, 5, 100_000), &ALL);
+    group.settle();
+    assert_eq!(group.unicast_bulk, before, "all get it by group datagrams");
+}
+
+/// Counts for which members a stream asks.
+struct Asked<'w>(Ends<'w>, Vec<Rank>);
+
+impl Members for Asked<'_> {
+    fn connection(&mut self, rank: Rank) -> Option<&mut Connection> {
+        self.1.push(rank);
+        self.0.connection(rank)
+    }
+}
+
+/// WIND-12.2: a stream with nothing to do looks at no member, and a datagram costs no work for
+/// members that it is not addressed to.
+#[test]
+fn work_is_that_of_the_addressees() {
+    let mut group = Group::proven(16, Settings::default(), Faults::default(), 23);
+    group.settle();
+    group.stream.has_due(group.now, &mut Ends(&mut group.sender));
+    let mut asked = Asked(Ends(&mut group.sender), Vec::new());
+    assert!(!group.stream.has_due(group.now, &mut asked));
+    assert!(asked.1.is_empty(), "nothing is to be done");
+    group.post(&message(Class::Ordered, 1, 300_000), &[3, 7]);
+    let mut asked = Asked(Ends(&mut group.sender), Vec::new());
+    let (mut count, mut bytes) = (0, Vec::new());
+    while group.stream.transmit(group.now, &mut asked, &mut bytes).is_some() {
+        count += 1;
+    }
+    assert!(count > 1, "{count}");
+    assert!(asked.1.iter().all(|rank| [3, 7].contains(rank)), "{:?}", asked.1);
+    assert!(asked.1.len() < 20 * (count + 1), "{} times for {count}", asked.1.len());
 }
 
 /// WIND-12.9: a member that stands still is left out, and dies as any peer does.
