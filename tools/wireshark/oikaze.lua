@@ -15,7 +15,7 @@ local oikaze = Proto("oikaze", "Oikaze")
 local HEADER, PREFIX = 24, 4
 local SEALS = { [0] = "CRC32C of header and frames", [1] = "CRC32C end to end", [2] = "handshake MAC", [3] = "encrypted", [4] = "authenticated" }
 local TAG_LEN = { [0] = 4, [1] = 4, [2] = 16, [3] = 16, [4] = 16 }
-local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD", "COOKIE", "GROUP", "GROUP_ACK" }
+local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD", "COOKIE", "GROUP", "GROUP_ACK", "SETTLED" }
 local CLASSES = { [0] = "ordered", [1] = "unordered", [2] = "synchronous" }
 local REFUSALS = {
   "unknown key", "out of bounds", "not permitted", "misaligned", "malformed", "unknown name", "no room", "unknown object", "not asked",
@@ -366,6 +366,10 @@ end
 FRAME[13] = function(c)
   local stream = u64(c, F.stream)
   return string.format("of %s: %s", tostring(stream), FRAME[2](c))
+end
+
+FRAME[14] = function(c)
+  return string.format("below %s", tostring(u64(c, F.message)))
 end
 
 -- WIRE-2: do the lengths add up, and has every field a meaning? What is not a datagram of Oikaze hardly ever passes.

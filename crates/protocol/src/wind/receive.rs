@@ -36,6 +36,8 @@ struct Contents<'a> {
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
     group_acknowledgement: Option<GroupAcknowledgement<'a>>,
     fragment: Option<Fragment>,
+    /// Number below which the peer has settled all messages.
+    settled: Option<u64>,
 }
 
 impl<'a> Contents<'a> {
@@ -67,6 +69,7 @@ impl<'a> Contents<'a> {
             Frame::Ping => self.pings = true,
             Frame::Close(reason) => self.close = Some(*reason),
             Frame::Fragment(bulk) => self.fragment = Some(*bulk),
+            Frame::Settled(number) => self.settled = Some(*number),
             // WIRE-4.12: a connection's own datagrams have one addressee.
             Frame::Group(_) => return Err(Malformed::Frame),
             _ => {}
@@ -344,6 +347,9 @@ impl Connection {
             refusals: &mut refusals.queue,
             delivered: &mut statistics.messages_delivered,
         };
+        if let Some(number) = contents.settled {
+            inbox.settled_below(number, &mut above);
+        }
         let mut worst = [0u64; 4];
         let mut note = |taken: FrameOutcome| {
             let [duplicate, no_room, unknown, wrong] = &mut worst;
@@ -421,6 +427,7 @@ impl Connection {
         } = self;
         let sending = &mut sending[lane];
         let limited = sending.in_flight() * 2 >= sending.controller.window();
+        let mut settled_told = 0;
         let acked = settle_items(
             Carrier::Connection,
             &mut sending.flight,
@@ -438,9 +445,11 @@ impl Connection {
                     refusals.confirm(through);
                 }
                 Item::SizeProbe => mtu.probe_acked(now),
+                Item::SettledSent(number) => settled_told = number.max(settled_told),
                 Item::Message(_) | Item::Withdrawal(_) | Item::Fragment { .. } => {}
             },
         );
+        outbox.settled_told(settled_told);
         if let Some(round_trip) = acked.round_trip {
             round_trips.record(round_trip);
         }

@@ -13,7 +13,7 @@ use crate::wind::send::outgoing::{BodyPiece, Outgoing, Stage};
 use crate::wire::acknowledge::Acknowledgement;
 use crate::wire::build::Builder;
 use crate::wire::frame::{
-    Fragment, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
+    Fragment, Open, SETTLED_FRAME_LEN, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
 };
 use crate::wire::header::{Flags, Lane};
 use alloc::vec::Vec;
@@ -217,6 +217,12 @@ impl Connection {
             self.write_ping(&mut builder);
             elicits = true;
         }
+        if let Some(number) = self.outbox.untold_settled()
+            && builder.room() >= SETTLED_FRAME_LEN
+        {
+            builder.settled(number);
+            self.sending.small.flight.carry(Item::SettledSent(number));
+        }
         self.finish(Lane::Small, now, &mut builder, None, elicits);
         self.ping.small = false;
     }
@@ -313,7 +319,7 @@ impl Connection {
             // The fragments before this one bring the beginning, too.
             let news = self.received.both().iter().any(|arrivals| arrivals.has_news());
             // Only those of the connection count, and not those of group datagrams (WIND-12.11).
-            let is_repair = progress.opened_by_group;
+            let is_repair = message.by_group;
             open = open.filter(|_| {
                 !news || is_repair || beside + Acknowledgement::frame_len(1, 0) <= builder.room()
             });

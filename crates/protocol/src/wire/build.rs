@@ -2,9 +2,10 @@
 
 use super::frame::CloseReason;
 use super::prefix::{PREFIX_LEN, kind, put_prefix};
+use crate::bytes::ByteWriter;
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
 use crate::wire::acknowledge::{AckFields, Acknowledgement, RefusedMessage};
-use crate::wire::frame::{Fragment, Open, SmallMessage, Withdrawal};
+use crate::wire::frame::{Fragment, Open, SETTLED_FRAME_LEN, SmallMessage, Withdrawal};
 use crate::wire::group::Addressees;
 use crate::wire::header::{Flags, Header};
 use crate::wire::hello::{CookieReply, Hello, Refuse};
@@ -126,6 +127,12 @@ impl<'b> Builder<'b> {
     /// bit of the mask, in their order. A probe has none.
     pub fn group(&mut self, members: u32, numbers: impl Iterator<Item = u32>) {
         Addressees::write(self.into, members, numbers);
+    }
+
+    /// Writes a SETTLED frame: all messages below this number are settled.
+    pub fn settled(&mut self, number: u64) {
+        put_prefix(self.into, kind::SETTLED, 0, SETTLED_FRAME_LEN);
+        self.into.put_u64(number);
     }
 
     /// Writes a PING frame, which asks for an acknowledgement.

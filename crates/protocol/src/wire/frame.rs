@@ -131,7 +131,12 @@ pub enum Frame<'a> {
     Group(Addressees<'a>),
     /// Acknowledgement of received group datagrams (WIRE-4.13).
     GroupAcknowledge(GroupAcknowledgement<'a>),
+    /// Number below which the sender has settled all messages (WIRE-4.14).
+    Settled(u64),
 }
+
+/// Length of a SETTLED frame in bytes.
+pub const SETTLED_FRAME_LEN: usize = PREFIX_LEN + 8;
 
 /// Returns the length of a MESSAGE frame in bytes, or `None` if no frame can be that long.
 #[must_use]
@@ -166,6 +171,7 @@ impl<'a> Frame<'a> {
                 | Frame::Pad
                 | Frame::Group(_)
                 | Frame::GroupAcknowledge(_)
+                | Frame::Settled(_)
         )
     }
 
@@ -221,6 +227,7 @@ impl<'a> Frame<'a> {
                 let ack = Acknowledgement::parse(body)?;
                 Ok(Frame::GroupAcknowledge(GroupAcknowledgement { stream, ack }))
             }
+            kind::SETTLED => body.u64().map(Frame::Settled),
             _ => Err(Invalid),
         }
     }

@@ -20,6 +20,7 @@ pub(super) mod kind {
     pub const COOKIE: u8 = 11;
     pub const GROUP: u8 = 12;
     pub const GROUP_ACK: u8 = 13;
+    pub const SETTLED: u8 = 14;
 }
 
 /// Writes the prefix of a frame of `len` bytes, prefix included.

@@ -39,6 +39,7 @@ enum Plain {
         members: u32,
         probe: bool,
     },
+    Settled(u64),
 }
 
 /// Returns the number that a group datagram has for a member.
@@ -120,6 +121,7 @@ fn plain() -> impl Strategy<Value = Plain> {
                 refusals
             }),
         (1..=u32::MAX, any::<bool>()).prop_map(|(members, probe)| Plain::Group { members, probe }),
+        any::<u64>().prop_map(Plain::Settled),
     ]
 }
 
@@ -146,6 +148,7 @@ fn write(builder: &mut Builder<'_>, plain: &Plain) {
             });
         }
         Plain::Withdraw(withdrawal) => builder.withdraw(*withdrawal),
+        Plain::Settled(number) => builder.settled(*number),
         Plain::Acknowledge { stream: None, ranges, told, refusals } => {
             builder.acknowledge(ranges.iter().cloned(), *told, refusals);
         }
@@ -170,6 +173,7 @@ fn same(frame: &Frame<'_>, plain: &Plain) -> bool {
             *o == Open { number: *number, class: *class, credited: *credited, head, len: *len }
         }
         (Frame::Withdraw(w), Plain::Withdraw(withdrawal)) => w == withdrawal,
+        (Frame::Settled(number), Plain::Settled(written)) => number == written,
         (Frame::Group(g), Plain::Group { members, probe }) => {
             (0..=u8::MAX).all(|member| {
                 let has = members_of(*members).any(|one| one == member);

@@ -118,6 +118,7 @@ fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Res
                 .filter(|member| group.has(*member))
                 .try_for_each(|member| write!(line, " {member}"))
         }
+        Frame::Settled(number) => write!(line, " SETTLED below {number}"),
         Frame::GroupAcknowledge(group) => {
             write!(line, " GROUP_ACK of {:016x}", group.stream)?;
             write_acknowledgement(line, &group.ack)

@@ -6,7 +6,7 @@ use super::stream::{GroupStream, Members, SharedMessage};
 use crate::limits::{DATAGRAM_NUMBER_MAX, GROUP_MEMBERS_MAX, GROUP_RECEIVERS_MIN};
 use crate::time::Time;
 use crate::wind::send::message::{Rows, Segment};
-use crate::wind::send::outgoing::{BodyPiece, Outgoing, SharedStage, Sizes, Stage};
+use crate::wind::send::outgoing::{BodyPiece, Outgoing, SendProgress, SharedStage, Sizes, Stage};
 use crate::wire::build::Builder;
 use crate::wire::frame::{Fragment, Open};
 use crate::wire::group::Addressees;
@@ -230,11 +230,10 @@ impl GroupStream {
             let connection = members.connection(rank)?;
             size = size.min(connection.datagram_size());
             full |= connection.group_is_full_after(now, size);
-            let stage = connection.outbox.get(message).map(|message| &message.stage);
-            opened &= matches!(
-                stage,
-                Some(Stage::Bulk(progress)) if progress.opened || progress.opened_by_group
-            );
+            opened &= connection.outbox.get(message).is_some_and(|message| {
+                let is_told = |progress: &SendProgress| progress.opened || message.by_group;
+                matches!(&message.stage, Stage::Bulk(progress) if is_told(progress))
+            });
         }
         let frame_len = Addressees::frame_len(to.len());
         let sizes = Sizes::within(size.saturating_sub(frame_len), self.seal);

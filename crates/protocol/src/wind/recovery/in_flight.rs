@@ -35,6 +35,8 @@ pub(crate) enum Item {
     SizeProbe,
     /// A GROUP_ACK frame for the followed stream of this key, like `AckSent`.
     GroupAckSent { key: u32, largest: u64, refusals: u64 },
+    /// A SETTLED frame with this number.
+    SettledSent(u64),
 }
 
 impl Item {

@@ -180,7 +180,8 @@ pub(crate) fn lost(
                 outbox.lost_fragment(message, offset..offset + len);
             }
             Item::AckSent { .. } | Item::GroupAckSent { .. } => refusals.report_again(),
-            Item::SizeProbe => {}
+            // It goes again until it is acknowledged.
+            Item::SizeProbe | Item::SettledSent(_) => {}
         }
     }
 }

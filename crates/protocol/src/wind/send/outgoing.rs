@@ -50,8 +50,6 @@ pub(crate) struct SendProgress {
     pub acked: RangeSet,
     /// Whether the connection has told the peer the message's beginning.
     pub opened: bool,
-    /// Whether group datagrams have told it, which another member can have forged (WIND-12.11).
-    pub opened_by_group: bool,
     /// Whether the message is in the rotation.
     pub active: bool,
 }
@@ -73,6 +71,9 @@ pub(crate) struct Outgoing {
     pub pages: bool,
     /// Whether the bytes that were never sent go by group datagrams (WIND-12.3).
     pub shared: bool,
+    /// Whether group datagrams of the message were acknowledged, of which another member can have
+    /// forged some (WIND-12.11).
+    pub by_group: bool,
     pub stage: Stage,
 }
 

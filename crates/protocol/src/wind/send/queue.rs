@@ -39,6 +39,9 @@ pub(crate) struct Outbox {
     /// Time of the latest acknowledgement.
     now: Time,
     settle_times: Latency,
+    /// Number below which all messages are settled, if some of them came by group datagrams and the
+    /// peer does not know the number yet (WIND-12.14).
+    untold_settled: Option<u64>,
     /// Whether credited messages that were refused are withdrawn, too (WIND-12.11).
     withdraws_refused: bool,
     /// Messages refused as *not present*, which the owner will post again.
@@ -73,9 +76,20 @@ impl Outbox {
             credit_used: 0,
             now: Time(0),
             settle_times: Latency::default(),
+            untold_settled: None,
             withdraws_refused: false,
             returned: VecDeque::new(),
         }
+    }
+
+    /// Returns a number to tell the peer, below which all messages are settled.
+    pub fn untold_settled(&self) -> Option<u64> {
+        self.untold_settled.map(|_| self.first)
+    }
+
+    /// Called when the peer knows that all messages below this number are settled.
+    pub fn settled_told(&mut self, number: u64) {
+        self.untold_settled.take_if(|untold| *untold <= number);
     }
 
     /// Called when the peer becomes a member of a stream of this node. Messages that are refused
@@ -203,6 +217,7 @@ impl Outbox {
             token,
             pages: false,
             shared,
+            by_group: false,
             stage: Stage::Waiting,
         });
         self.shared += usize::from(shared);

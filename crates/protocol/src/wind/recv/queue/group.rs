@@ -128,6 +128,32 @@ impl Inbox {
         outcome
     }
 
+    /// Called when the sender has settled all messages below this number. Those that this node
+    /// lacks never come: another member has forged a group datagram of the same number as the one
+    /// that brought them (WIND-12.14).
+    pub fn settled_below<U: Handler>(&mut self, number: u64, above: &mut UpcallTarget<'_, U>) {
+        if number.saturating_sub(self.floor) > u64::from(u32::MAX / 2) {
+            // No message so far ahead can be told from an old one (WIRE-4.5).
+            return;
+        }
+        // All that is known of messages is known of these.
+        let last = number.min(self.floor.saturating_add(MESSAGES_IN_FLIGHT as u64));
+        while self.floor < last {
+            let floor = self.floor;
+            let begun = self.assembly(floor);
+            let (cost, charge) =
+                begun.map_or((0, None), |assembly| (self.assembly_cost(assembly), assembly.charge));
+            self.held -= cost;
+            if let Some(len) = charge {
+                self.consumed(1, len);
+            }
+            above.handler.withdrawn(above.from, floor);
+            self.set(floor, QueueSlot::Done);
+            self.advance(above);
+        }
+        self.floor = self.floor.max(number);
+    }
+
     /// Forgets a message that group datagrams have begun.
     fn forget_begun<U: Handler>(&mut self, number: u64, above: &mut UpcallTarget<'_, U>) {
         self.held -= self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));

@@ -37,7 +37,7 @@ impl Outbox {
         let Stage::Bulk(progress) = &mut message.stage else { return };
         match carrier {
             Carrier::Connection => progress.opened = true,
-            Carrier::Group => progress.opened_by_group = true,
+            Carrier::Group => message.by_group = true,
         }
         progress.lost.remove(bytes.clone());
         progress.acked.insert(bytes);
@@ -125,8 +125,12 @@ impl Outbox {
                 Stage::Settled => {}
                 _ => break,
             }
+            let by_group = message.by_group;
             self.messages.pop_front();
             self.first += 1;
+            if by_group {
+                self.untold_settled = Some(self.first);
+            }
         }
         self.drop_stale();
     }

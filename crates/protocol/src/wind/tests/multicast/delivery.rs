@@ -26,6 +26,11 @@ fn mebibyte_to_seven_members_goes_once() {
 
 /// Exchanges random messages with random members over bad channels.
 pub fn exchange(seed: u64) {
+    exchange_beside(seed, |_, _| {});
+}
+
+/// Like [`exchange`], and calls `forge` between the messages.
+pub fn exchange_beside(seed: u64, mut forge: impl FnMut(&mut Group, &mut Random)) {
     let mut random = Random::new(seed);
     let count = 2 + random.below(6);
     let rate = |random: &mut Random, most: usize| random.below(most + 1) as f64 / 100.0;
@@ -86,7 +91,9 @@ pub fn exchange(seed: u64) {
             2 => group.run_for(Duration::from_millis(30)),
             _ => (0..random.below(20)).for_each(|_| group.step()),
         }
+        forge(&mut group, &mut random);
     }
+    group.pad_forged();
     // Perhaps one dies.
     if let Some(stopped) = group.stopped.get_mut(random.below(8 * count)) {
         *stopped = true;

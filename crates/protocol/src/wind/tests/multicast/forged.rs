@@ -1,8 +1,10 @@
 //! Group datagrams that a member forges in the sender's name: they may spoil messages, and neither
 //! end nor block a connection, nor make its ends differ (WIND-12.11 to WIND-12.13).
 
+use super::delivery::exchange_beside;
 use super::world::{Group, STREAM};
 use crate::Rank;
+use crate::random::Random;
 use crate::wind::tests::support::channel::Faults;
 use crate::wind::tests::support::world::{Words, body, message};
 use crate::wind::*;
@@ -161,4 +163,83 @@ fn forged_message_that_costs_credit_is_dropped() {
     group.post(&genuine, &ALL);
     group.settle();
     assert_eq!(group.stream.statistics().messages, 0, "it goes to each member alone");
+}
+
+/// WIND-12.14, WIRE-4.14: a victim that acknowledges what never reaches it gives the message up
+/// once the sender has settled it, and everything after it arrives.
+#[test]
+fn forged_datagram_numbers_block_no_connection() {
+    let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+    let next = group.stream.statistics().datagrams_sent + 1;
+    for at in 0..6 {
+        let words = Words { id: 700 + at, refuse: false, place: false };
+        let (class, count) = (Class::Unordered, 100);
+        let forged = Forged { class, words, credited: false, len: Some(100), offset: 0, count };
+        let bytes = datagram(STREAM, next + at, 3000 + at as u32, 0, forged);
+        group.give(1, &View::parse(&bytes).unwrap());
+    }
+    for id in 0..4 {
+        group.post(&message(Class::Ordered, id, 30_000), &ALL);
+    }
+    for id in 4..40 {
+        ALL.iter().for_each(|rank| group.post_alone(message(Class::Ordered, id, 10), *rank));
+    }
+    group.run(|group| group.members.iter().all(|end| end.handler.delivered.contains(&39)));
+    assert!(group.members[0].handler.withdrawn.contains(&0), "its bytes never came");
+    assert!(group.members[1..].iter().all(|end| end.handler.withdrawn.is_empty()));
+    group.run(|group| group.sender.iter().all(|end| end.connection.is_idle()));
+    assert!(group.sender.iter().all(|end| end.connection.is_established()));
+}
+
+/// Gives a random forged datagram to a random member.
+fn forge_any(group: &mut Group, random: &mut Random) {
+    let at = random.below(group.members.len());
+    group.members[at].handler.is_deceived = true;
+    let words = Words {
+        id: 1000 + random.below(500) as u64,
+        refuse: random.below(8) == 0,
+        place: random.below(3) == 0,
+    };
+    let class = Class::ALL[random.below(3)];
+    let words = Words { place: words.place && class == Class::Unordered, ..words };
+    let len = [100, 5000, 60_000, 1 << 20][random.below(4)];
+    let offset = [0, 100, 3000][random.below(3)].min(len - 100);
+    let len = (random.below(3) > 0).then_some(len);
+    let (credited, count) = (random.below(10) == 0, 100);
+    let forged = Forged { class, words, credited, len, offset, count };
+    // Messages that are under way, or come soon, by datagrams that do, or never come.
+    let (next, last) = &mut group.numbers[at];
+    let message = next.saturating_sub(random.below(4) as u64) + random.below(8) as u64;
+    *last = (*last).max(message + 1);
+    let soon = group.stream.statistics().datagrams_sent + 1 + random.below(60) as u64;
+    let number = if random.below(8) == 0 { UNUSED + soon } else { soon };
+    let bytes = datagram(STREAM, number, message as u32, at as u8, forged);
+    if !group.stopped[at] {
+        group.give(at as Rank + 1, &View::parse(&bytes).unwrap());
+    }
+}
+
+/// Exchanges random messages while members forge datagrams.
+fn exchange_among_forgers(seed: u64) {
+    let mut random = Random::new(seed + 77);
+    let few = 1 + random.below(6);
+    exchange_beside(seed, |group, _| {
+        if random.below(few) == 0 {
+            (0..1 + random.below(4)).for_each(|_| forge_any(group, &mut random));
+        }
+    });
+}
+
+/// WIND-12.11: whatever members forge, all messages are settled, and every connection stays as
+/// usable as it was.
+#[test]
+fn random_messages_among_forgers_are_settled() {
+    (0..60).for_each(exchange_among_forgers);
+}
+
+/// Like the test above, with many seeds.
+#[test]
+#[ignore = "takes minutes: run by hand"]
+fn random_messages_among_forgers_for_long() {
+    (60..3000).for_each(exchange_among_forgers);
 }

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::time::Time;
 use crate::wind::multicast::{GroupStream, GroupTransmit, MemberState, Members};
 use crate::wind::tests::support::channel::{Arrival, Channel, Faults};
-use crate::wind::tests::support::world::{Oracle, TestSeal, body};
+use crate::wind::tests::support::world::{Oracle, TestSeal, body, message};
 use crate::wind::*;
 use crate::wire::{Frame, Seal, SealKind, View};
 use core::time::Duration;
@@ -69,6 +69,8 @@ pub struct Group {
     pub records: bool,
     /// Tokens and numbers of messages that must arrive, by rank.
     pub posted: BTreeMap<Rank, Vec<(u64, u64)>>,
+    /// Number of the next message to each member, and the one after the last that was forged.
+    pub numbers: Vec<(u64, u64)>,
     scratch: Vec<u8>,
 }
 
@@ -112,6 +114,7 @@ impl Group {
             sent: Vec::new(),
             records: false,
             posted: BTreeMap::new(),
+            numbers: vec![(0, 0); count],
             scratch: Vec::new(),
         };
         let now = group.now;
@@ -157,6 +160,7 @@ impl Group {
         });
         assert_eq!(numbers.len(), to.len());
         for (rank, number) in &numbers {
+            self.numbers[*rank as usize - 1].0 = *number + 1;
             self.posted.entry(*rank).or_default().push((token.0, *number));
         }
         numbers
@@ -166,7 +170,19 @@ impl Group {
     pub fn post_alone(&mut self, message: Message, to: Rank) {
         let token = message.token.0;
         let number = self.sender[to as usize - 1].connection.post(self.now, message).unwrap();
+        self.numbers[to as usize - 1].0 = number + 1;
         self.posted.entry(to).or_default().push((token, number));
+    }
+
+    /// Posts messages until none that was forged is ahead of all genuine ones.
+    pub fn pad_forged(&mut self) {
+        for rank in 1..=self.members.len() as Rank {
+            let (mut next, forged) = self.numbers[rank as usize - 1];
+            while next < forged {
+                self.post_alone(message(Class::Ordered, 2000 + next, 10), rank);
+                next += 1;
+            }
+        }
     }
 
     /// Cancels a message to one member, which may have arrived or not.
@@ -405,8 +421,11 @@ impl Group {
             let mut expected: Vec<u64> = posted.iter().map(|(id, _)| *id).collect();
             expected.sort_unstable();
             assert_eq!(settled, expected, "settled at the sender for member {at}");
-            let Oracle { delivered, refused, .. } = &member.handler;
-            let is_done = |number| delivered.contains(number) || refused.contains(number);
+            let Oracle { delivered, refused, withdrawn, is_deceived, .. } = &member.handler;
+            let is_done = |number| {
+                let is_given_up = *is_deceived && withdrawn.contains(number);
+                delivered.contains(number) || refused.contains(number) || is_given_up
+            };
             let missing = posted.iter().find(|(_, number)| !is_done(number));
             assert_eq!(missing, None, "not delivered to member {at}");
         }
