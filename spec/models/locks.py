@@ -41,6 +41,8 @@ the lock back to the manager. Each rule can be dropped, and is then to make prog
   drained      The manager grants a lock alone only when all readers have given it back (L15).
   behind first A request that reads waits behind the first one that writes. (Without it nothing is
                wrong, but one that writes may wait for ever.) (L16)
+  passed by    Requests that read pass by one that writes and that no thread waits for. (Without it
+               nothing is wrong, but they wait for other readers without a reason.) (L19)
   apart        The manager tells no holder of a request that reads, and no reader of a next one
                (L17).
   unlisted     What the unlock of a reader closes is in no grant, since readers have no order. (Without
@@ -55,7 +57,7 @@ from programs import Schedule, Violation, main, run_walks
 NODES, LOCKS, PAGES, CELLS = 4, 2, 2, 2
 RULES = ("linked", "crossing", "any order", "named", "ask", "giver", "stopped", "homes first", "behind",
          "all named", "valid", "early", "unknown", "position", "drained", "behind first", "apart",
-         "unlisted")
+         "unlisted", "passed by")
 
 
 def draw(rng):
@@ -148,6 +150,8 @@ class Managed:
     def __init__(self):
         self.queue, self.held, self.broken = [], False, False
         self.readers = []
+        # Entries that no thread waits for.
+        self.abandoned = set()
         # Entries that have passed the lock, as later holders have shown, and did not say so yet.
         self.unconfirmed = set()
         self.vector, self.history = [0] * NODES, []
@@ -203,7 +207,7 @@ class Walk(Schedule):
         self.holders = {lock: {} for lock in range(LOCKS)}
         self.speed = {key: rng.choice((1.0, 1.0, 0.1, 0.02)) for key in
                       [0, 1, 2, 3, "acquire", "next", "grant", "passed", "unlock", "diff", "fetch",
-                       "answer", "ask", "reply", "refused", "died"]}
+                       "answer", "ask", "reply", "refused", "died", "abandon"]}
         self.victim = rng.choice((2, 3)) if rng.random() < 0.4 else None
         self.death = rng.randrange(10, 200)
 
@@ -302,6 +306,7 @@ class Walk(Schedule):
             return True
         if want.stopped and want.granted is False and kind != "try" and want.entry.reads == reads:
             want.stopped = False
+            self.post("abandon", node.me, lock, lock, want.entry, False)
             return True
         if want.stopped or want.releasing:
             return False
@@ -314,6 +319,7 @@ class Walk(Schedule):
             return self.skip(node, lock)
         if kind == "stop" and self.rng.random() < 0.2:
             want.stopped = True
+            self.post("abandon", node.me, lock, lock, want.entry, True)
             return self.skip(node, lock)
         return False
 
@@ -585,7 +591,8 @@ class Walk(Schedule):
     def take_acquire(self, node, source, lock, entry, tries):
         """Takes a request."""
         managed = self.managed[lock]
-        is_taken = managed.queue or (managed.readers and not entry.reads)
+        waits = any(one not in managed.abandoned for one in managed.queue)
+        is_taken = managed.held or waits or (managed.readers and not entry.reads)
         if managed.broken or (tries and is_taken):
             self.post("refused", node.me, source, lock, entry.request)
             return
@@ -600,12 +607,24 @@ class Walk(Schedule):
             self.post("next", node.me, last.rank, lock, last.request, entry)
         self.grant_next(node, managed)
 
+    def take_abandon(self, node, _, lock, entry, abandoned):
+        """Learns whether a thread waits for an entry."""
+        managed = self.managed[lock]
+        managed.abandoned.discard(entry)
+        if abandoned and not entry.reads:
+            managed.abandoned.add(entry)
+        self.grant_next(node, managed)
+
     def grant_next(self, node, managed):
         """Grants a lock that no entry has alone to the first one, and to readers behind readers."""
         while managed.queue and not managed.held and not managed.broken:
             first = managed.queue[0]
+            if "passed by" in self.rules:
+                first = next((one for one in managed.queue if one not in managed.abandoned), first)
+                first = first if first.reads else managed.queue[0]
             if first.reads:
-                managed.readers.append(managed.queue.pop(0))
+                managed.queue.remove(first)
+                managed.readers.append(first)
             elif managed.readers and "drained" in self.rules:
                 return
             else:

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Version of the wire format (spec/wire.md). Both ends must name the same version.
-pub const WIRE_VERSION: u16 = 10;
+pub const WIRE_VERSION: u16 = 11;
 /// Size of a page in bytes. It is the unit of coherence, of rights, and of bulk fragments where
 /// they fit.
 pub const PAGE: usize = 4096;

@@ -115,6 +115,7 @@ bugs! {
     QueueTries = 90,
     GrantBesideReaders = 91,
     AskTwice = 92,
+    AwaitAbandoned = 93,
     MoveInvalidPages = 100,
     MoveHomesAtOnce = 102,
     ConfirmWrittenPages = 103,
@@ -148,13 +149,14 @@ impl Bug {
     ];
 
     /// Bugs of locks that holders pass on directly (COH-7.9 to 7.11), and of requests.
-    pub const OF_LOCKS: [Bug; 6] = [
+    pub const OF_LOCKS: [Bug; 7] = [
         Bug::BreakPassedLock,
         Bug::TrustDeadGiver,
         Bug::ExpectOrderedPasses,
         Bug::QueueTries,
         Bug::GrantBesideReaders,
         Bug::AskTwice,
+        Bug::AwaitAbandoned,
     ];
 
     /// Bugs of departures that tell a node only of pages that it may hold (COH-6.19 to 6.21). A

@@ -33,6 +33,7 @@ fn run(bug: Option<Bug>, seed: u64) {
         Some(Bug::BreakPassedLock | Bug::TrustDeadGiver) => {
             locked::pass_and_die(seed);
         }
+        Some(Bug::AwaitAbandoned) => locked::read_beside_abandoned(seed),
         Some(Bug::AskTwice) => locked::ask_in_a_loop(seed),
         Some(Bug::QueueTries) => locked::try_locks(seed),
         Some(Bug::GrantBesideReaders) => locked::read_locks(seed),

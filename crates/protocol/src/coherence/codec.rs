@@ -41,6 +41,9 @@ pub(crate) enum Headline {
     Next { lock: u64, request: u64 },
     /// The sender has granted the lock to the request in the body (COH-7.9).
     Passed { lock: u64, request: u64 },
+    /// Note that no thread of the sender waits for a request any longer, or that one does again
+    /// (COH-7.15).
+    Abandon { lock: u64, request: u64, abandoned: bool },
     /// Report that this node is dead.
     Died { rank: u32 },
     /// Question whether the receiver still owes this to the sender (COH-13).
@@ -195,6 +198,9 @@ impl Headline {
             Headline::Notify { epoch, updates } => (18, [epoch, updates.epoch, updates.count]),
             Headline::Next { lock, request } => (19, [lock, request, 0]),
             Headline::Passed { lock, request } => (20, [lock, request, 0]),
+            Headline::Abandon { lock, request, abandoned } => {
+                (21, [lock, request, u64::from(abandoned)])
+            }
         };
         let mut head = Head::new();
         head.push(KIND);
@@ -248,6 +254,7 @@ impl Headline {
             18 => Headline::Notify { epoch: a, updates: CountedUpdates { epoch: b, count: c } },
             19 => Headline::Next { lock: a, request: b },
             20 => Headline::Passed { lock: a, request: b },
+            21 if c <= 1 => Headline::Abandon { lock: a, request: b, abandoned: c == 1 },
             _ => return Err(Refusal::Malformed),
         })
     }
@@ -262,7 +269,7 @@ pub fn purpose(head: &[u8]) -> MessagePurpose {
         Some(2) => MessagePurpose::Pages,
         Some(3) => MessagePurpose::Diff,
         Some(4 | 5 | 18) => MessagePurpose::Barrier,
-        Some(6..=8 | 19 | 20) => MessagePurpose::Lock,
+        Some(6..=8 | 19..=21) => MessagePurpose::Lock,
         Some(13) => MessagePurpose::Update,
         Some(14 | 15) => MessagePurpose::Subscription,
         Some(16 | 17) => MessagePurpose::Atomic,
@@ -367,6 +374,7 @@ mod tests {
             (Headline::Unlock { lock, request, epoch }, MessagePurpose::Lock),
             (Headline::Next { lock, request }, MessagePurpose::Lock),
             (Headline::Passed { lock, request }, MessagePurpose::Lock),
+            (Headline::Abandon { lock, request, abandoned: true }, MessagePurpose::Lock),
             (
                 Headline::Subscribe { array: 1, change, first: 0, count: 1 },
                 MessagePurpose::Subscription,

@@ -39,6 +39,7 @@ impl Writes<'_> {
         let protected = array.share(range.clone());
         if array.guarded {
             // Nothing traps here. A guard that is alive goes on writing.
+            let range = if releasing.guards.has_live_of(id) { range } else { 0..0 };
             range.for_each(|page| releasing.guards.write_if_live((id, page), base.arrays, pages));
             return;
         }

@@ -1,6 +1,8 @@
 //! Dead nodes (COH-8): no wait lasts for ever, and every error names the dead node.
 
-use crate::cluster::locked::{ask_in_a_loop, pass_and_die, read_locks, run, try_locks};
+use crate::cluster::locked::{
+    ask_in_a_loop, pass_and_die, read_beside_abandoned, read_locks, run, try_locks,
+};
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
 use crate::cluster::{Cluster, seeds};
@@ -273,6 +275,12 @@ fn a_request_that_tries_does_not_wait() {
 #[test]
 fn a_request_that_was_abandoned_is_used_again() {
     seeds(0, 40).for_each(ask_in_a_loop);
+}
+
+/// COH-7.15: nodes that read do not wait for a request that writes and that nobody waits for.
+#[test]
+fn requests_that_read_pass_by_an_abandoned_one() {
+    seeds(0, 40).for_each(read_beside_abandoned);
 }
 
 /// COH-7.14: nodes read at once, and those that write are alone.

@@ -2,8 +2,8 @@
 //! of tickets in the order of arrival. The ticket at the head of the queue has the lock.
 //!
 //! A ticket that reads is over as soon as its member has counted a reader in the entry
-//! (COH-16.12). So any number of readers need no tickets, and a ticket that writes waits at the head
-//! of the queue until no reader is counted.
+//! (COH-16.12). So any number of readers need no tickets. A ticket that writes waits at the head of
+//! the queue until no reader is counted.
 //!
 //! Each ticket is one word, which goes through its states by exchanges. So a process may end
 //! between any two steps: whoever comes next takes the step that is missing ([`Locks::advance`]).

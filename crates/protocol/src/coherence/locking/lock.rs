@@ -16,7 +16,7 @@ use crate::coherence::releasing::release::{AfterRelease, PageChanges};
 use crate::coherence::types::{CoherenceError, LockMode, Value};
 use crate::coherence::writes::Writes;
 use crate::planted::{Bug, planted};
-use crate::wind::{Class, Refusal, Token};
+use crate::wind::{Body, Class, Refusal, Token};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -39,6 +39,18 @@ impl Request {
     fn is_abandoned(&self) -> bool {
         let waits = matches!(self.stage, RequestStage::Waits | RequestStage::Deferred(..));
         self.token.is_none() && waits && !self.mode.tries
+    }
+
+    /// Tells the manager whether a thread waits for this request. Others that read pass by a
+    /// request that writes for nobody (COH-7.15).
+    fn tell_manager(&self, request: u64, abandoned: bool, base: &mut Base<'_>) {
+        if !matches!(self.stage, RequestStage::Waits) || self.mode.reads {
+            return;
+        }
+        let (lock, manager) = (self.lock, base.mail.manager(self.lock));
+        let head = Headline::Abandon { lock, request, abandoned };
+        let purpose = Purpose::Control(Doing::Lock(lock));
+        base.mail.post(manager, Class::Ordered, head, Body::Empty, purpose);
     }
 }
 
@@ -69,16 +81,19 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    pub fn cancel(&mut self, token: Token) {
+    pub fn cancel(&mut self, token: Token, base: &mut Base<'_>) {
         let mut requests = self.requests.iter_mut();
-        if let Some((number, request)) = requests.find(|(_, one)| one.token == Some(token)) {
-            request.token = None;
+        let found = requests.find(|(_, one)| one.token == Some(token));
+        let Some((number, request)) = found else { return };
+        request.token = None;
+        if request.is_abandoned() {
             self.abandoned.push(*number);
+            request.tell_manager(*number, true, base);
         }
     }
 
     /// Takes a request for this lock and of this mode whose thread has stopped waiting.
-    fn take_abandoned(&mut self, lock: u64, mode: LockMode) -> Option<&mut Request> {
+    fn take_abandoned(&mut self, lock: u64, mode: LockMode) -> Option<(u64, &mut Request)> {
         let Locks { requests, abandoned, .. } = self;
         // An answer to a request that tries is on its way, and says nothing of a later moment.
         abandoned.retain(|number| requests.get(number).is_some_and(Request::is_abandoned));
@@ -86,7 +101,8 @@ impl Locks {
             requests.get(number).is_some_and(|one| (one.lock, one.mode) == (lock, mode))
         };
         let place = abandoned.iter().position(is_alike)?;
-        requests.get_mut(&abandoned.swap_remove(place))
+        let number = abandoned.swap_remove(place);
+        requests.get_mut(&number).map(|request| (number, request))
     }
 
     /// Returns lock and number of each request that is not answered.
@@ -119,9 +135,10 @@ impl Locks {
             return base.mail.fail(token, error);
         }
         // Otherwise the requests of a thread that asks in a loop would fill the queue (COH-7.5).
-        if let Some(request) = self.take_abandoned(lock, mode).filter(|_| !planted(Bug::AskTwice)) {
+        let abandoned = self.take_abandoned(lock, mode).filter(|_| !planted(Bug::AskTwice));
+        if let Some((number, request)) = abandoned {
             request.token = Some(token);
-            return;
+            return request.tell_manager(number, false, base);
         }
         let request = self.next;
         self.next += 1;
@@ -226,7 +243,7 @@ impl Locks {
             if known.mode.reads {
                 return Err(Refusal::Malformed); // others may read, too (COH-7.14)
             }
-            known.next = Some(Waiting { of, reads: false, vector });
+            known.next = Some(Waiting { of, reads: false, abandoned: false, vector });
         }
         Ok(())
     }

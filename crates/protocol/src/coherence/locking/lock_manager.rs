@@ -41,6 +41,8 @@ pub(crate) struct LockRequest {
 pub(crate) struct Waiting {
     pub of: LockRequest,
     pub reads: bool,
+    /// No thread waits for it, as its node has told (COH-7.15).
+    pub abandoned: bool,
     pub vector: Vector,
 }
 
@@ -151,16 +153,19 @@ impl Lock {
     /// Returns `true` if a request of this mode can have the lock at once.
     fn is_free_for(&self, mode: LockMode) -> bool {
         let may_read = self.readers.is_empty() || mode.reads;
-        self.holder.is_none() && self.queue.is_empty() && may_read
+        self.holder.is_none() && self.queue.iter().all(|one| one.abandoned) && may_read
     }
 
-    /// Returns `true` if the first request of the queue can have the lock. One that writes waits
-    /// for all that read.
-    fn can_grant(&self) -> bool {
-        let can = |first: &Waiting| {
-            first.reads || self.readers.is_empty() || planted(Bug::GrantBesideReaders)
-        };
-        self.holder.is_none() && self.queue.front().is_some_and(can)
+    /// Returns the place in the queue of the request that can have the lock next. That is the first
+    /// one, and one that writes waits for all that read. One that reads passes by those that no
+    /// thread waits for (COH-7.15).
+    fn next_place(&self) -> Option<usize> {
+        let awaited = |one: &Waiting| !one.abandoned || planted(Bug::AwaitAbandoned);
+        let reader = self.queue.iter().position(awaited);
+        let reader = reader.filter(|place| self.queue.get(*place).is_some_and(|one| one.reads));
+        let is_drained = self.readers.is_empty() || planted(Bug::GrantBesideReaders);
+        let first = || (is_drained && !self.queue.is_empty()).then_some(0);
+        reader.or_else(first).filter(|_| self.holder.is_none())
     }
 
     /// Takes a request away that has the lock for reading. Returns `true` if there was one.
@@ -367,13 +372,31 @@ impl Managed {
         if let Some(last) = last.filter(|_| !mode.reads) {
             tell_next(lock, last, of, &vector, base.mail);
         }
-        managed.queue.push_back(Waiting { of, reads: mode.reads, vector });
+        managed.queue.push_back(Waiting { of, reads: mode.reads, abandoned: false, vector });
         self.waiting += 1;
         if planted(Bug::GrantLockTwice)
             && let Some(managed) = self.locks.get_mut(&lock)
         {
             managed.holder = None;
         }
+        self.grant_next(lock, base);
+        Ok(())
+    }
+
+    /// Learns whether a thread waits for a request. The message may cross the grant.
+    pub fn abandon(
+        &mut self,
+        from: Rank,
+        (lock, request): (u64, u64),
+        abandoned: bool,
+        base: &mut Base<'_>,
+    ) -> Result<(), Refusal> {
+        if base.mail.manager(lock) != base.mail.me {
+            return Err(Refusal::UnknownObject);
+        }
+        let of = LockRequest { rank: from, request };
+        let queue = self.locks.get_mut(&lock).into_iter().flat_map(|lock| &mut lock.queue);
+        queue.filter(|one| one.of == of && !one.reads).for_each(|one| one.abandoned = abandoned);
         self.grant_next(lock, base);
         Ok(())
     }
@@ -528,10 +551,8 @@ impl Managed {
     /// lacks.
     fn grant_next(&mut self, lock: u64, base: &mut Base<'_>) {
         while let Some(managed) = self.locks.get_mut(&lock) {
-            if !managed.can_grant() {
-                return;
-            }
-            let Some(next) = managed.queue.pop_front() else { return };
+            let place = managed.next_place();
+            let Some(next) = place.and_then(|place| managed.queue.remove(place)) else { return };
             let of = next.of;
             self.waiting -= 1;
             if base.mail.is_dead(of.rank) {
@@ -577,7 +598,7 @@ impl Managed {
             dropped += before - managed.queue.len();
             if managed.doubtful(base.mail).is_some() {
                 doubtful.push(*lock);
-            } else if managed.can_grant() {
+            } else if managed.next_place().is_some() {
                 free.push(*lock);
             }
         }
@@ -609,7 +630,7 @@ pub(crate) fn grant(
     lists: &WrittenLists,
     base: &mut Base<'_>,
 ) {
-    let Waiting { of: LockRequest { rank, request }, reads: _, vector: known } = to;
+    let Waiting { of: LockRequest { rank, request }, vector: known, .. } = to;
     let mut body = Vec::new();
     body.put_u8(0);
     past.vector.write(&mut body);

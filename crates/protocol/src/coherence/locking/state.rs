@@ -1,6 +1,7 @@
 //! Locks, barriers of teams, and notifications on one node.
 
 use crate::Rank;
+use crate::coherence::base::Base;
 use crate::coherence::locking::lock::Locks;
 use crate::coherence::locking::lock_manager::Managed;
 use crate::coherence::locking::notifications::Notifications;
@@ -31,8 +32,8 @@ impl Locking {
     }
 
     /// Called when nobody waits for this operation any longer.
-    pub fn cancel(&mut self, token: Token) {
-        self.locks.cancel(token);
+    pub fn cancel(&mut self, token: Token, base: &mut Base<'_>) {
+        self.locks.cancel(token, base);
         self.teams.cancel(token);
         self.notifications.cancel(token);
     }

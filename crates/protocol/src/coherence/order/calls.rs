@@ -459,7 +459,8 @@ impl Coherence {
     pub fn cancel(&mut self, token: Token, pages: &mut dyn Pages) {
         self.fetches.cancel(token);
         self.collectives.cancel(token);
-        self.locking.cancel(token);
+        let (up, mut w) = self.parts();
+        up.locking.cancel(token, &mut w.base);
         self.targets.cancel(token);
         self.releasing.cancel(token);
         self.settle(pages);

@@ -241,6 +241,7 @@ impl Coherence {
             | Headline::Unlock { .. }
             | Headline::Next { .. }
             | Headline::Passed { .. }
+            | Headline::Abandon { .. }
                 if w.base.mail.is_dead(from) =>
             {
                 Ok(())
@@ -261,6 +262,9 @@ impl Coherence {
             }
             Headline::Passed { lock, request } => {
                 up.locking.managed.passed(from, (lock, request), body, &mut w.base)
+            }
+            Headline::Abandon { lock, request, abandoned } => {
+                up.locking.managed.abandon(from, (lock, request), abandoned, &mut w.base)
             }
             Headline::Leaving { epoch, silent } => {
                 up.collectives.take_leaving(from, epoch, silent, &mut w.base)

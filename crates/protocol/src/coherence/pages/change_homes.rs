@@ -74,8 +74,11 @@ impl Array {
     /// Returns those whose stores must trap from now on.
     pub fn share(&mut self, pages: Range<u64>) -> Vec<u64> {
         let mut mapped = Vec::new();
+        let noticed: Vec<u64> = self.noticed.range(pages.clone()).map(|(page, _)| *page).collect();
+        noticed.iter().for_each(|page| {
+            self.noticed.remove(page);
+        });
         for page in pages {
-            self.noticed.remove(&page);
             match self.state(page) {
                 PageState::HomeUntouched => self.set(page, PageState::HomeShared),
                 PageState::HomePrivate => {

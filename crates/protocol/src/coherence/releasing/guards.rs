@@ -219,6 +219,11 @@ impl Guards {
         Some(id)
     }
 
+    /// Returns `true` if a guard of an array is alive.
+    pub fn has_live_of(&self, array: ArrayId) -> bool {
+        self.live.values().any(|guard| guard.array == array)
+    }
+
     /// Makes a page dirty if a live guard covers it, because the guard writes it without a trap.
     pub fn write_if_live(&self, id: PageId, arrays: &mut Arrays, pages: &mut dyn Pages) {
         if arrays.is_guarded(id.0)

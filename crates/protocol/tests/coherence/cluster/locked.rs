@@ -212,6 +212,41 @@ pub fn ask_in_a_loop(seed: u64) {
     assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
 }
 
+/// A thread stops waiting for a lock that others read under. Nodes that ask for reading pass its
+/// request by, and it gets the lock in its old place once a thread waits for it again (COH-7.15).
+pub fn read_beside_abandoned(seed: u64) {
+    let mut cluster = Cluster::new(NODES, seed);
+    let reads = LockMode { tries: false, reads: true };
+    let tries = LockMode { tries: true, ..reads };
+    cluster.succeeds(2, |c, token, m| c.lock_in_mode(4, reads, token, m));
+    let stopped = cluster.call(1, |c, token, m| c.lock(4, token, m));
+    cluster.steps(seed % 5);
+    let early = cluster.call(3, |c, token, m| c.lock_in_mode(4, reads, token, m));
+    cluster.steps(seed % 3);
+    cluster.call(1, |c, _, m| c.cancel(stopped, m));
+    cluster.run_until_quiet();
+    cluster.all_succeeded([(3, early)]);
+    for mode in [reads, tries] {
+        cluster.succeeds(0, |c, token, m| c.lock_in_mode(4, mode, token, m));
+        cluster.succeeds(0, |c, token, m| c.unlock(4, token, m));
+    }
+    let again = cluster.call(1, |c, token, m| c.lock(4, token, m));
+    cluster.run_until_quiet();
+    let last = cluster.call(0, |c, token, m| c.lock_in_mode(4, reads, token, m));
+    cluster.run_until_quiet();
+    assert_eq!((cluster.take(1, again), cluster.take(0, last)), (None, None), "seed {seed}");
+    for rank in [2, 3] {
+        cluster.succeeds(rank, |c, token, m| c.unlock(4, token, m));
+    }
+    cluster.run_until_quiet();
+    cluster.all_succeeded([(1, again)]);
+    assert_eq!(cluster.take(0, last), None, "seed {seed}");
+    cluster.succeeds(1, |c, token, m| c.unlock(4, token, m));
+    cluster.run_until_quiet();
+    cluster.all_succeeded([(0, last)]);
+    assert!(cluster.nodes.iter().all(|node| node.contradictions.is_empty()), "seed {seed}");
+}
+
 /// Two nodes read at once, and one that writes waits for both. A request that reads comes after the
 /// one that writes, which waits. A node that dies while it reads breaks no lock (COH-7.14).
 pub fn read_locks(seed: u64) {
