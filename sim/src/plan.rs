@@ -3,7 +3,7 @@
 use crate::death;
 use crate::fire::{self, Fire};
 use crate::net::{Narrow, Weather};
-use crate::program::{Layout, Mail, Registering, SharedPlan, Size, Work};
+use crate::program::{Casting, Layout, Mail, Registering, SharedPlan, Size, Work};
 use crate::random::Random;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::GROUP_BODY_MIN;
@@ -35,11 +35,14 @@ pub enum Scenario {
     /// 1 is added to a few words of other nodes twenty thousand times. In every second seed a node
     /// dies meanwhile.
     Counts,
+    /// All nodes send parcels to all others by multicast. By the seed, one node loses more than the
+    /// others, a node dies, or the network is parted for a while.
+    Groups,
 }
 
 impl Scenario {
     /// All scenarios in order.
-    pub const ALL: [Scenario; 9] = [
+    pub const ALL: [Scenario; 10] = [
         Scenario::Messages,
         Scenario::Memory,
         Scenario::Shared,
@@ -49,6 +52,7 @@ impl Scenario {
         Scenario::Setups,
         Scenario::Deaths,
         Scenario::Counts,
+        Scenario::Groups,
     ];
 
     /// Returns the scenario's name on the command line.
@@ -64,11 +68,12 @@ impl Scenario {
             Scenario::Setups => "setups",
             Scenario::Deaths => "deaths",
             Scenario::Counts => "counts",
+            Scenario::Groups => "groups",
         }
     }
 
-    /// Returns the scenario of a seed when all are run. ([`Fire`], set-ups, deaths and counts run
-    /// only by name.)
+    /// Returns the scenario of a seed when all are run. ([`Fire`], set-ups, deaths, counts and
+    /// groups run only by name.)
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         *Random::stream(seed, 0x5ce).pick(&[
@@ -141,6 +146,8 @@ pub enum Role {
     Accessor(Work),
     /// Registers memory for a while, and writes to the registrations of others.
     Registrar(Registering),
+    /// Sends parcels to several nodes.
+    Caster(Casting),
     /// Adds 1 this many times.
     Counter(u64),
     /// Shares arrays. The value is the thread's number on its node.
@@ -194,6 +201,9 @@ pub struct Plan {
 const COUNTING_NODES: u32 = 4;
 const COUNTS: u64 = 5_000;
 
+/// Work of each node in [`Scenario::Groups`].
+const CASTING: Casting = Casting { count: 40, longest: 60_000 };
+
 /// Maximum time of an operation of a healthy cluster on the worst network.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -217,6 +227,7 @@ impl Plan {
         let killing = dying
             || scenario == Scenario::Kill
             || fire.is_some_and(Fire::kills)
+            || (scenario == Scenario::Groups && seed % 3 == 1)
             || (counting && !seed.is_multiple_of(2));
         // In some runs collectives go along a tree with inner nodes (COH-6.12). Draws from a stream
         // of its own.
@@ -231,6 +242,10 @@ impl Plan {
             (Scenario::Kill, _) => (nodes, Weather::mild(random)),
             (Scenario::Deaths, _) => (nodes.clamp(3, 4), death::weather(random)),
             (Scenario::Counts, _) => (COUNTING_NODES, Weather::bad(random)),
+            (Scenario::Groups, _) => {
+                let nodes = nodes.max(3);
+                (nodes, Weather::of_groups(random, nodes, seed % 3))
+            }
             (Scenario::Setups, _) => (fire::SET_UP_NODES, fire::set_up_weather(seed, random)),
             _ => (nodes, Weather::any(random, nodes)),
         };
@@ -257,7 +272,10 @@ impl Plan {
             reading: Duration::from_nanos(random.spread(1, 20_000_000)),
             sluggish: Duration::from_nanos(random.spread(1, 50_000)),
             weather,
-            multicast: multicast(seed),
+            multicast: match scenario {
+                Scenario::Groups => multicast(seed).or(Some(GROUP_BODY_MIN)),
+                _ => multicast(seed),
+            },
             stalls: Vec::new(),
             kill: None,
             roles: Vec::new(),
@@ -271,6 +289,9 @@ impl Plan {
         if counting {
             plan.accessors = 1;
             plan.roles = vec![vec![Role::Counter(COUNTS)]; nodes as usize];
+        }
+        if scenario == Scenario::Groups {
+            plan.roles = vec![vec![Role::Caster(CASTING)]; nodes as usize];
         }
         if let Some(fire) = fire {
             fire.strike(&mut plan, random);

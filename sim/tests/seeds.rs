@@ -10,6 +10,7 @@ fn few(scenario: Scenario, seeds: u64) -> u64 {
     match scenario {
         Scenario::Counts => 2,
         Scenario::Deaths => 4,
+        Scenario::Groups => 12,
         _ => seeds,
     }
 }
@@ -38,6 +39,27 @@ fn every_scenario_keeps_its_promises() {
         let hunted = hunt(&asked, |_| {});
         assert!(hunted.failures.is_empty(), "{}", hunted.failures[0]);
         assert_eq!(hunted.runs, seeds);
+    }
+}
+
+/// WIND-12.1, WIND-13.1: nodes share in spite of loss at one of them, a death and a partition. A
+/// run in which nothing was shared proves nothing.
+#[test]
+fn nodes_share_by_multicast_on_a_bad_network() {
+    for seed in 300..309 {
+        let outcome = run(seed, Scenario::Groups, false);
+        let copies = outcome.result.as_ref().map(|summary| summary.group_copies);
+        assert!(copies.is_ok_and(|copies| copies > 100), "{outcome}: {copies:?}");
+    }
+}
+
+/// WIND-12.3, WIND-6.5: all receivers had room only for a message that waited for group datagrams,
+/// and these waited until a receiver had room.
+#[test]
+fn message_that_all_others_wait_for_does_not_wait_for_the_group() {
+    for seed in [0x6, 0x2d, 0x7b] {
+        let outcome = run(seed, Scenario::Groups, false);
+        assert!(outcome.result.is_ok(), "{outcome}");
     }
 }
 

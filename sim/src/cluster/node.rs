@@ -6,8 +6,8 @@ use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role, Scenario};
 use crate::program::{
-    Accessor, Context, Counter, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer,
-    SimEngine, Together, WORDS_LEN,
+    Accessor, Caster, Context, Counter, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar,
+    Sharer, SimEngine, Together, WORDS_LEN,
 };
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
@@ -211,6 +211,11 @@ impl Node {
                 now + Duration::from_nanos(self.random.below(self.reading.as_nanos() as u64 + 1));
             self.unread.push_back((at, from, len as u64));
         }
+        while let Some(parcel) = self.engine.inbox().take_parcel() {
+            let (from, number) = (parcel.from, parcel.head.number);
+            trace.event(now, self.rank, format_args!("parcel {number} from node {from}"));
+            oracle.casts.arrived(self.rank, &parcel)?;
+        }
         while let Some((rank, death)) = self.engine.inbox().take_death() {
             trace.event(now, self.rank, format_args!("finds node {rank} dead: {death:?}"));
             if !oracle.may_lose((self.rank, self.life), rank) {
@@ -390,6 +395,7 @@ fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
             (Role::Messenger(mail), _) => threads.push(Box::new(Messenger::new(*mail, stream(at)))),
             (Role::Accessor(work), _) => threads.push(Box::new(Accessor::new(*work, stream(at)))),
             (Role::Registrar(work), _) => threads.push(Box::new(Registrar::new(*work, stream(at)))),
+            (Role::Caster(casting), _) => threads.push(Box::new(Caster::new(*casting, stream(at)))),
             (Role::Counter(count), _) => threads.push(Box::new(Counter::new(*count, stream(at)))),
             (Role::Sharer(thread), Some(shared)) => {
                 threads.push(Box::new(Sharer::new(

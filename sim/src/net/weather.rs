@@ -108,6 +108,23 @@ impl Weather {
         Weather::drawn(random, [(0, 5), (0, 10), (0, 10), (0, 2)])
     }
 
+    /// Draws weather for nodes that send to groups. With `kind` 0, one node hears more badly than
+    /// the others, and with 2, the network is parted for a while.
+    #[must_use]
+    pub fn of_groups(random: &mut Random, nodes: u32, kind: u64) -> Weather {
+        let mut weather = Weather::drawn(random, [(0, 2), (0, 5), (0, 5), (0, 1)]);
+        match kind {
+            0 => {
+                let deaf = random.below(u64::from(nodes));
+                let loss = random.between(5, 30) as f64 / 100.0;
+                weather.lopsided = Some((!(1 << deaf), loss));
+            }
+            2 => weather.partitions.push(Weather::partition(random, nodes)),
+            _ => {}
+        }
+        weather
+    }
+
     /// Draws loss, duplication, reordering and damage, always some of each.
     #[must_use]
     pub fn bad(random: &mut Random) -> Weather {

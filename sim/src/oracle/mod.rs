@@ -1,5 +1,6 @@
 //! Checks a run with knowledge that no node has: the state of all nodes at this very moment.
 
+mod casts;
 mod ends;
 mod fifos;
 mod memory;
@@ -7,6 +8,7 @@ mod messages;
 mod shared;
 mod sums;
 
+pub use casts::{CastId, CastOracle};
 pub use ends::{Ended, Ends};
 pub use fifos::{FifosOracle, Push};
 pub use memory::{MemoryOracle, NodeMemory, Watch, Word};
@@ -29,6 +31,8 @@ pub type Viewer = (Rank, u8);
 pub struct Oracle {
     /// Knowledge about users' messages.
     pub messages: MessageOracle,
+    /// Knowledge about parcels to several nodes.
+    pub casts: CastOracle,
     /// Knowledge about regions.
     pub memory: MemoryOracle,
     /// Knowledge about FIFOs.
@@ -60,6 +64,7 @@ impl Oracle {
     pub fn new(seed: u64, nodes: u32) -> Oracle {
         Oracle {
             messages: MessageOracle::new(seed),
+            casts: CastOracle::new(seed),
             memory: MemoryOracle::new(seed),
             fifos: FifosOracle::default(),
             sums: SumsOracle::default(),

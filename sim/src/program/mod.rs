@@ -2,6 +2,7 @@
 //! each program after every turn of the node's engine.
 
 mod accessor;
+mod caster;
 mod counter;
 mod doing;
 mod interface;
@@ -12,6 +13,7 @@ mod registrar;
 mod sharer;
 
 pub use accessor::{Accessor, Work};
+pub use caster::{Caster, Casting};
 pub use counter::Counter;
 pub use interface::{Context, Program, Progress, SimEngine};
 pub use layout::{FIXED_LEN, Layout, ONES, WORDS_LEN};

@@ -74,8 +74,10 @@ impl Outbox {
     }
 
     /// Begins with the lowest numbers again. Called when nothing is acknowledged, because the peer
-    /// may have room only for the message that all others wait for (WIND-6.5).
+    /// may have room only for the message that all others wait for (WIND-6.5). That message is no
+    /// longer shared, because the other addressees may wait in the same way (WIND-12.3).
     pub fn begin_with_lowest(&mut self) {
+        self.unshare_oldest();
         self.small.make_contiguous().sort_unstable();
         while self
             .bulk_waiting

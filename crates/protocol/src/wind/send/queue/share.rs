@@ -86,6 +86,17 @@ impl Outbox {
         }
     }
 
+    /// Lets the oldest message that has not arrived go by the bulk lane, if it is shared.
+    pub(super) fn unshare_oldest(&mut self) {
+        let has_arrived =
+            |message: &Outgoing| matches!(message.stage, Stage::Acknowledged | Stage::Settled);
+        if self.has_shared()
+            && let Some(at) = self.messages.iter().position(|message| !has_arrived(message))
+        {
+            self.unshare(self.first + at as u64);
+        }
+    }
+
     /// Notes that no more bytes of a message wait for group datagrams. Returns `true` if some did.
     pub(super) fn end_sharing(&mut self, number: u64) -> bool {
         let shared =
