@@ -959,9 +959,12 @@ mod tests {
     use crate::collective::Collectives;
     use crate::collective::Team;
     use crate::collective::operator::Sum;
-    use crate::collective::run::long::LONG_MIN;
+    use crate::collective::run::long::{LONG_MIN, RegionPool};
+    use crate::collective::run::stage::StageShape;
     use crate::tests::node::{node_and_local_peer, put_leaving, take_parcels};
-    use oikaze_protocol::collective::{ElementCode, Operator, WHOLE};
+    use oikaze_protocol::collective::{
+        CollectiveAlgorithm, ElementCode, Lengths, Operator, PlanRequest, WHOLE, plan,
+    };
     use oikaze_protocol::limits::GROUP_BODY_MIN;
 
     /// COLL-1.5: a parcel that comes again, because its sender has withdrawn it too late, takes no
@@ -1152,10 +1155,44 @@ mod tests {
         let broadcast = team.start().broadcast(0, &[1_u64]);
         assert!(broadcast.is_done(), "it went by the tree");
         assert_eq!(answers(0, call), 1);
-        assert_eq!(answers(1, CollectiveCall { root: 2, ..call }), 0, "another rank is the root");
+        assert_eq!(answers(11, CollectiveCall { root: 2, ..call }), 0, "another rank is the root");
         let kind = CollectiveKind::Scatter;
-        assert_eq!(answers(2, CollectiveCall { kind, ..call }), 0);
-        lock(&team.core.state).mail.note_whole(3);
-        assert_eq!((answers(3, call), answers(4, call)), (0, 1));
+        assert_eq!(answers(12, CollectiveCall { kind, ..call }), 0);
+        let number = lock(&team.core.state).next;
+        begin_whole(&team, &node, call);
+        assert_eq!((answers(number, call), answers(number + 1, call)), (0, 1));
+    }
+
+    /// Begins a broadcast that sends all values at once, as if a group were open.
+    fn begin_whole(team: &Team, node: &Node, call: CollectiveCall) {
+        let machines = [0, 1, 2];
+        let plan = plan(&PlanRequest {
+            kind: CollectiveKind::Broadcast,
+            algorithm: CollectiveAlgorithm::Multicast,
+            rank: 0,
+            ranks: 3,
+            root: 0,
+            lengths: Lengths::Even(512),
+            element: 8,
+            commutes: true,
+            machines: &machines,
+        });
+        let shape = StageShape {
+            kind: CollectiveKind::Broadcast,
+            rank: 0,
+            root: 0,
+            machines: Arc::from(machines),
+            nodes: Arc::clone(team.core.ranks()),
+            several_machines: false,
+            pool: RegionPool::new(&team.node),
+            uneven: None,
+            has_memory: false,
+        };
+        let mut stage = Stage::new(shape, 8, None);
+        stage.take_plan(plan.unwrap(), &[7; 4096]).unwrap();
+        let slot = Arc::new(Slot::default());
+        let call = CollectiveCall { count: Some(512), ..call };
+        team.core.begin(node, call, (stage, Arc::clone(&slot)), Ok(()));
+        assert!(matches!(slot.take(), Some(Ok(_))));
     }
 }

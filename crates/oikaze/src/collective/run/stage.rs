@@ -212,6 +212,11 @@ impl Stage {
         let commutes = self.combiner.as_ref().is_none_or(|combiner| combiner.commutes);
         let plan = self.shape.plan(count, self.work.size(), commutes)?;
         self.shape.want_group(&plan, self.work.size());
+        self.take_plan(plan, input)
+    }
+
+    /// Takes a plan. `input` is what this rank gives.
+    pub(super) fn take_plan(&mut self, plan: Plan, input: &[u8]) -> Result<(), String> {
         self.work.fill(&plan, input, &self.shape.pool)?;
         self.plan = Some(plan);
         Ok(())
