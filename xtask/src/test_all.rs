@@ -10,10 +10,11 @@ type Part = (&'static str, fn() -> Result<(), String>);
 
 /// Parts beyond `cargo xtask test`, in the order in which they run. A part that needs a release
 /// build belongs here, and what repeats tests in more cases.
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("ways", ways),
     ("packages", packages),
     ("ssh", ssh),
+    ("launchers", launchers),
     ("wheels", wheels),
     ("notebooks", notebooks),
 ];
@@ -81,6 +82,11 @@ fn notebooks() -> Result<(), String> {
 fn ssh() -> Result<(), String> {
     dist::run()?;
     test::some(long_test("sshd"))
+}
+
+/// Starts jobs by launchers of other projects.
+fn launchers() -> Result<(), String> {
+    test::some(long_test("launchers"))
 }
 
 /// Returns a step for the ignored tests of a file of `cli/tests`. They find what `cargo xtask dist`

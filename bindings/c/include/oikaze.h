@@ -65,6 +65,11 @@
 #define OIK_NODES_MAX 4096
 
 /**
+ * Number of bytes that `oik_gather` gathers from each process.
+ */
+#define OIK_GATHERED 1024
+
+/**
  * Stands for any node, where a rank is asked for.
  */
 #define OIK_ANY UINT32_MAX
@@ -337,6 +342,12 @@ typedef struct {
    */
   uint64_t placed_messages;
 } oik_statistics;
+
+/**
+ * Gathers `OIK_GATHERED` bytes at `mine` from each process into `all`, in the order of the ranks.
+ * Returns 0, or another number if it has failed.
+ */
+typedef int32_t (*oik_gather)(const void *mine, void *all, void *context);
 
 /**
  * An operation that has ended.
@@ -1247,6 +1258,23 @@ oik_status oik_settings_release(oik_settings *settings);
  * Joins the job as `oik_join` does, with these settings, which may be used again. Thread-safe.
  */
 oik_status oik_join_with(oik_settings *settings, oik_job **job);
+
+/**
+ * Joins a job of `size` processes as the one of this rank, with these settings. The processes meet
+ * by `gather(mine, all, context)`, which each of them calls once on this thread. It gathers the
+ * `OIK_GATHERED` bytes at `mine` of each process, in the order of their ranks, into `all`, and
+ * returns 0. MPI_Allgather does so. The bytes of rank 0 hold the job's secret. With one process it
+ * is not called. It returns normally: neither longjmp nor an exception of C++ leaves it.
+ * Thread-safe.
+ *
+ * Errors: as `oik_join`; `OIK_JOB` if `gather` returns another number than 0.
+ */
+oik_status oik_join_gathering(oik_settings *settings,
+                              uint32_t rank,
+                              uint32_t size,
+                              oik_gather gather,
+                              void *context,
+                              oik_job **job);
 
 /**
  * Sets the time limit, in seconds, of waits that are given none of their own (`OIKAZE_TIMEOUT`).

@@ -3,7 +3,7 @@
 use crate::abi::call::{CallError, CallResult, Raw, functions};
 use crate::abi::objects::{New, Released, handled};
 use crate::abi::place::name_calls;
-use crate::abi::pointers::Text;
+use crate::abi::pointers::{Bytes, BytesMut, Text};
 use crate::job::{Joined, Limit};
 use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, WaitMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,37 @@ impl Settings {
     }
 }
 
+/// Number of bytes that `oik_gather` gathers from each process.
+pub const OIK_GATHERED: usize = 1024;
+
+/// Gathers `OIK_GATHERED` bytes at `mine` from each process into `all`, in the order of the ranks.
+/// Returns 0, or another number if it has failed.
+pub type oik_gather = Option<extern "C" fn(mine: Bytes, all: BytesMut, context: BytesMut) -> i32>;
+
+/// Calls the program's function with bytes of its length. What is shorter ends with zeros.
+fn gathered(
+    gather: extern "C" fn(Bytes, BytesMut, BytesMut) -> i32,
+    mine: &[u8],
+    size: u32,
+    context: &BytesMut,
+) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut padded = mine.to_vec();
+    if padded.len() > OIK_GATHERED {
+        return Err(format!("{} bytes are more than OIK_GATHERED", mine.len()).into());
+    }
+    padded.resize(OIK_GATHERED, 0);
+    let mut all = vec![0; OIK_GATHERED * size as usize];
+    let status = gather(Bytes::of(Some(&padded)), BytesMut::of(all.as_mut_ptr()), context.copy());
+    if status != 0 {
+        return Err(format!("gather has returned {status}").into());
+    }
+    let of_one = |bytes: &[u8]| {
+        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        bytes.iter().take(len).copied().collect()
+    };
+    Ok(all.chunks_exact(OIK_GATHERED).map(of_one).collect())
+}
+
 functions! {
     /// Makes settings that change nothing. Thread-safe, as all functions for settings are.
     oik_settings_new() -> settings: New<oik_settings> = Settings::default();
@@ -52,6 +83,22 @@ functions! {
         let settings = settings.get().clone();
         name_calls();
         settings.join()?
+    };
+    /// Joins a job of `size` processes as the one of this rank, with these settings. The processes
+    /// meet by `gather(mine, all, context)`, which each of them calls once on this thread. It
+    /// gathers the `OIK_GATHERED` bytes at `mine` of each process, in the order of their ranks,
+    /// into `all`, and returns 0. MPI_Allgather does so. The bytes of rank 0 hold the job's secret.
+    /// With one process it is not called. It returns normally: neither longjmp nor an exception of
+    /// C++ leaves it. Thread-safe.
+    ///
+    /// Errors: as `oik_join`; `OIK_JOB` if `gather` returns another number than 0.
+    oik_join_gathering(settings: *mut oik_settings, rank: u32, size: u32, gather: Raw<oik_gather>,
+        context: Raw<BytesMut>) -> job: Joined = {
+        let settings = settings.get().clone();
+        let gather = gather.ok_or_else(|| CallError::invalid("gather is NULL; pass a function"))?;
+        name_calls();
+        let by_program = |mine: &[u8]| gathered(gather, mine, size, context);
+        settings.join_gathering(rank, size, by_program)?
     };
     /// Sets the time limit, in seconds, of waits that are given none of their own
     /// (`OIKAZE_TIMEOUT`). INFINITY means no limit. Thread-safe.

@@ -21,7 +21,7 @@ use oikaze::memory::remote::RemoteId;
 use oikaze::shared::LockGuard;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,6 +65,41 @@ struct Settings {
     engine_core: Option<Py<PyAny>>,
     engine_priority: Option<String>,
     without: Option<String>,
+    rank: Option<Py<PyAny>>,
+    size: Option<Py<PyAny>>,
+    gather: Option<Py<PyAny>>,
+}
+
+/// Place of this process in a job whose processes meet by a function of the program.
+struct Gathering {
+    rank: u32,
+    size: u32,
+    gather: Py<PyAny>,
+}
+
+impl Gathering {
+    fn of(settings: &mut Settings, py: Python<'_>) -> PyResult<Option<Self>> {
+        let number = |given: &Option<Py<PyAny>>, name| {
+            optional::<u32>(given.as_ref().map(|given| given.bind(py)), "join", name)
+        };
+        let (rank, size) = (number(&settings.rank, "rank")?, number(&settings.size, "size")?);
+        match (rank, size, settings.gather.take()) {
+            (None, None, None) => Ok(None),
+            (Some(rank), Some(size), Some(gather)) => Ok(Some(Self { rank, size, gather })),
+            _ => Err(PyTypeError::new_err("rank, size and gather are given together")),
+        }
+    }
+
+    fn join(self, builder: JobBuilder) -> oikaze::Result<oikaze::Job> {
+        let call = |mine: &[u8]| {
+            Python::attach(|py| {
+                let all = self.gather.call1(py, (PyBytes::new(py, mine),))?;
+                all.extract::<Vec<Vec<u8>>>(py)
+            })
+            .map_err(Into::into)
+        };
+        builder.join_gathering(self.rank, self.size, call)
+    }
 }
 
 fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
@@ -149,10 +184,14 @@ impl Job {
             }
             None => error,
         };
-        let settings = settings.extract::<Settings>().map_err(of_setting).named(py, "join")?;
+        let mut settings = settings.extract::<Settings>().map_err(of_setting).named(py, "join")?;
+        let gathering = Gathering::of(&mut settings, py).named(py, "join")?;
         let builder = settings.builder(py).named(py, "join")?;
         // In a thread of its own, so that a signal ends the wait of this one for other nodes.
-        let job = wait_in_thread(py, "oikaze-join", move || builder.join())?;
+        let job = wait_in_thread(py, "oikaze-join", move || match gathering {
+            Some(gathering) => gathering.join(builder),
+            None => builder.join(),
+        })?;
         let (rank, size) = (job.rank(), job.size());
         let cell = JobCell {
             job: Mutex::new(Some(Arc::new(job))),

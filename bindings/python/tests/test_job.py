@@ -30,6 +30,63 @@ def test_two_nodes_meet_and_exchange(run):
     assert done.lines() == ["0 1 7 hello", "1 0 7 hello"]
 
 
+def test_processes_of_the_program_meet_by_its_own_exchange(alone):
+    alone(
+        """
+        import multiprocessing
+
+        context = multiprocessing.get_context("fork")
+
+        def node(rank, told, all_here):
+            def gather(mine):
+                told[rank] = mine
+                all_here.wait()
+                return list(told)
+
+            with oikaze.join(rank=rank, size=2, gather=gather) as job:
+                assert (job.rank, job.size) == (rank, 2)
+                shared = job.array("sums", 8)
+                shared[rank] = 5
+                job.barrier()
+                assert shared[:2].sum() == 10
+
+        with context.Manager() as manager:
+            told, all_here = manager.list([b"", b""]), manager.Barrier(2)
+            nodes = [context.Process(target=node, args=(rank, told, all_here)) for rank in (0, 1)]
+            [one.start() for one in nodes]
+            [one.join() for one in nodes]
+            assert [one.exitcode for one in nodes] == [0, 0]
+        """
+    )
+
+
+def test_own_exchange_that_fails_is_named(alone):
+    alone(
+        """
+        def fails(_):
+            raise RuntimeError("actor died")
+
+        for settings, text in [
+            ({"rank": 0, "size": 2, "gather": fails}, "actor died"),
+            ({"rank": 0, "size": 2, "gather": lambda _: [b""]}, "1 processes of 2"),
+            ({"rank": 0, "size": 2, "gather": lambda _: 5}, "object"),
+            ({"rank": 2, "size": 2, "gather": fails}, "no process 2 of 2"),
+        ]:
+            try:
+                oikaze.join(**settings)
+            except oikaze.JoinError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(settings)
+        try:
+            oikaze.join(rank=0)
+        except TypeError as error:
+            assert "given together" in str(error)
+        assert oikaze.join(rank=0, size=1, gather=fails).size == 1
+        """
+    )
+
+
 def test_settings_are_checked(alone):
     alone(
         """

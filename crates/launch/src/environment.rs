@@ -47,6 +47,9 @@ pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 /// Name of the machine that the node takes itself to be on, among nodes of one machine. Nodes of
 /// different names share no memory, and collectives treat them as nodes of different machines.
 pub const MACHINE: &str = "OIKAZE_MACHINE";
+/// Launcher that has started this process, where several seem to have: `auto`, `oikaze`, `pmix`,
+/// `pmi`, `torchrun`, `kubernetes` or `slurm` (LAUNCH-9.1).
+pub const LAUNCHER: &str = "OIKAZE_LAUNCHER";
 /// Number of nodes that a program becomes if no launcher has started it.
 pub const LOCAL: &str = "OIKAZE_LOCAL";
 /// Cores of the nodes of each host: `app=CORES,engine=CORES` or `auto` (`oikaze run --bind`). Read
@@ -149,7 +152,8 @@ pub fn to_variables(place: &NodePlace, settings: &Settings) -> Vec<(&'static str
     variables
 }
 
-type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// Function that returns the value of a variable.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads the user's settings. Each variable may be absent.
 ///
@@ -263,11 +267,11 @@ fn read_secret(lookup: Lookup<'_>) -> Result<Secret, JobError> {
     Ok(secret)
 }
 
-fn number(text: &str, least: u32, most: u32) -> Option<u32> {
+pub(crate) fn number(text: &str, least: u32, most: u32) -> Option<u32> {
     text.parse().ok().filter(|value| (least..=most).contains(value))
 }
 
-fn optional<T>(
+pub(crate) fn optional<T>(
     lookup: Lookup<'_>,
     name: &'static str,
     needed: &'static str,
@@ -280,7 +284,7 @@ fn optional<T>(
     }
 }
 
-fn required<T>(
+pub(crate) fn required<T>(
     lookup: Lookup<'_>,
     name: &'static str,
     needed: &'static str,

@@ -29,6 +29,18 @@ pub enum JobError {
         /// Remedy for what has cleared the environment.
         remedy: &'static str,
     },
+    /// The server of another launcher, or the exchange that the program supplies, does not do its
+    /// part.
+    #[error(
+        "joining the job: meeting the other processes by {server}: {why}. If no launcher has started this process, \
+         OIKAZE_LAUNCHER=oikaze makes it a job of one node"
+    )]
+    Exchange {
+        /// Name of the server.
+        server: &'static str,
+        /// Cause in the server's words.
+        why: String,
+    },
     /// None of the launcher's addresses could be reached.
     #[error("joining the job: the launcher was not reached in {:.1} s (tried {tried}). What to do: {remedy}", waited.as_secs_f64())]
     StoreUnreachable {

@@ -10,6 +10,7 @@ pub mod bootstrap;
 mod clock;
 pub mod environment;
 mod error;
+pub mod foreign;
 pub mod launcher;
 mod listen;
 pub mod reason;
@@ -42,18 +43,40 @@ pub fn settings() -> Result<Settings, JobError> {
     environment::read_settings(&variable)
 }
 
-/// Finds this process's job, which gets these settings. Without a launcher it is a job of one node.
+/// Finds this process's job, which gets these settings. It is that of `oikaze run`, or of another
+/// launcher. Without a launcher it is a job of one node.
 ///
 /// # Errors
 /// A launcher's variables make no sense, or are missing in a node of its job; the store cannot be
 /// reached, or refuses this process.
 pub fn find(settings: Settings) -> Result<Box<dyn Bootstrap>, JobError> {
+    if let Some(started) = started_by_another()? {
+        return foreign::join_started(&started, settings, &variable);
+    }
     match environment::read_place(&variable)? {
         None => {
             stray::check()?;
             Ok(Box::new(SingleNode::new(settings)?))
         }
         Some(place) => Ok(Box::new(store::Client::connect(place, settings)?)),
+    }
+}
+
+/// Returns `true` if a launcher has started this process as a node of a job.
+///
+/// # Errors
+/// A launcher's variables make no sense.
+pub fn is_launched() -> Result<bool, JobError> {
+    let own = [environment::STORE, environment::RANK, environment::SIZE];
+    Ok(own.iter().any(|name| std::env::var_os(name).is_some()) || started_by_another()?.is_some())
+}
+
+/// Returns the launcher of another project that has started this process. `oikaze run` may itself
+/// be started by one, and its nodes are its own.
+fn started_by_another() -> Result<Option<foreign::table::Started>, JobError> {
+    match std::env::var_os(environment::RANK) {
+        Some(_) => Ok(None),
+        None => foreign::table::find(&variable),
     }
 }
 

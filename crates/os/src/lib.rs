@@ -28,7 +28,7 @@
 //! [`process`] reads signals as messages and starts children that cannot outlive their launcher.
 //! [`signals`] starts threads that run none of the program's signal handlers. [`origin`] tells a
 //! process from its children after fork(2). [`inherited`] hands a few bytes to child processes by a
-//! descriptor.
+//! descriptor. [`pmix`] asks the PMIx server of another launcher.
 //!
 //! # Secrets
 //!
@@ -75,4 +75,4 @@ mod testing;
 pub mod valgrind;
 
 pub use error_text::remedy;
-pub use processes::{inherited, origin, process, signals};
+pub use processes::{inherited, origin, pmix, process, signals};

@@ -1,5 +1,5 @@
-//! A thread that sends each of its parcels to several nodes at once, as the root of a broadcast does
-//! (WIND-13.1).
+//! A thread that sends each of its parcels to several nodes at once, as the root of a broadcast
+//! does (WIND-13.1).
 
 use super::interface::{Context, Program, Progress};
 use crate::oracle::CastId;

@@ -6,6 +6,27 @@
 static oik_job *job;
 static uint32_t rank, other;
 
+static int gather(const void *mine, void *all, void *context) {
+    (void)mine;
+    (void)all;
+    *(int *)context += 1;
+    return 7;
+}
+
+/* A job of its own, beside that of the launcher. */
+static void joins_by_an_exchange(oik_settings *settings) {
+    oik_job *alone;
+    uint32_t size;
+    int calls = 0;
+    OK(oik_join_gathering(settings, 0, 1, gather, &calls, &alone));
+    OK(oik_size(alone, &size));
+    HOLDS(size == 1 && calls == 0);
+    OK(oik_leave(alone));
+    HOLDS(oik_join_gathering(settings, 1, 2, gather, &calls, &alone) == OIK_JOB && calls == 1);
+    HOLDS(oik_join_gathering(settings, 2, 2, gather, &calls, &alone) == OIK_JOB);
+    HOLDS(oik_join_gathering(settings, 0, 1, NULL, NULL, &alone) == OIK_INVALID);
+}
+
 static void of_the_job(void) {
     uint32_t size;
     double limit;
@@ -844,6 +865,7 @@ int main(void) {
     OK(oik_settings_engine_priority(settings, "nice:0"));
     OK(oik_settings_engine_inline(settings));
     OK(oik_join_with(settings, &job));
+    joins_by_an_exchange(settings);
     OK(oik_settings_release(settings));
     OK(oik_rank(job, &rank));
     other = 1 - rank;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
@@ -196,8 +197,17 @@ def join(
     engine_core: int | None = None,
     engine_priority: str | None = None,
     without: str | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+    gather: Callable[[bytes], Sequence[bytes]] | None = None,
 ) -> Job:
     """Joins the job of this process and returns it. Without a launcher, it is a job of one node.
+
+    The launcher is ``oikaze run``, ``mpirun``, ``mpiexec``, ``srun``, ``torchrun`` or Kubernetes.
+    With ``rank``, ``size`` and ``gather``, processes that the program has started itself make a
+    job. So Oikaze runs beside mpi4py:
+
+        oikaze.join(rank=comm.rank, size=comm.size, gather=comm.allgather)
 
     Args:
         time_limit: seconds after which each wait without a limit of its own ends.
@@ -217,6 +227,11 @@ def join(
         engine_priority: priority of that thread over applications: "fifo", "fifo:N" (1 to 99) or
             "nice:N" (-20 to 19).
         without: mechanisms to do without, as in ``OIKAZE_WITHOUT``.
+        rank: rank of this process in a job that ``gather`` makes.
+        size: number of processes of that job.
+        gather: function that each of them calls once, in a thread of its own: it is given some
+            bytes of this process, and returns those of all processes in the order of their ranks.
+            The bytes of rank 0 hold the job's secret.
 
     Raises:
         JoinError: the launcher or another node could not be reached.
@@ -236,4 +251,7 @@ def join(
         engine_core=engine_core,
         engine_priority=engine_priority,
         without=without,
+        rank=rank,
+        size=size,
+        gather=gather,
     )

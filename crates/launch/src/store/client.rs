@@ -12,15 +12,18 @@ use super::seal::{self, FrameSeal, FrameWriter};
 use crate::bootstrap::{Bootstrap, check_key, check_value};
 use crate::clock::{Clock, TICK};
 use crate::environment::NodePlace;
+use crate::reason::Reason;
+use crate::store::server::Server;
 use crate::{JobError, MEET_TIME, NodeEnd, Secret, Settings};
 use answering::{Answering, NewsCallbacks};
 use connect::{Connected, Process, Search};
 use oikaze_os::origin::Origin;
+use oikaze_os::pmix::Pmix;
 use oikaze_os::signals::spawn;
 use resume::{Link, Unanswered};
 use std::collections::HashMap;
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -28,6 +31,11 @@ use std::time::Duration;
 
 /// Time limit for the store's answer to a request that needs no waiting.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// Pause before a name that is not known yet is looked up again.
+const RESOLVE_PAUSE: Duration = Duration::from_millis(200);
+/// Time for which the store of rank 0 waits for the others to leave.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
 
 /// State that the reading thread and the callers share.
 #[derive(Default)]
@@ -58,6 +66,17 @@ impl Shared {
     }
 }
 
+/// Objects that a node keeps until it has left, in a job that another launcher has started
+/// (LAUNCH-9.6).
+#[derive(Default)]
+pub(crate) struct ForeignJob {
+    /// The job's store, in rank 0.
+    pub(crate) store: Option<Server>,
+    /// Connection to the launcher's server, which takes its end for the end of the process. It is
+    /// only kept.
+    pub(crate) _launcher: Option<Mutex<Pmix>>,
+}
+
 /// Connection to the store.
 pub struct Client {
     place: NodePlace,
@@ -66,6 +85,8 @@ pub struct Client {
     link: Arc<Link>,
     reader: Option<JoinHandle<()>>,
     origin: Origin,
+    /// Set in a job that another launcher has started, whose store is in rank 0.
+    foreign: Option<ForeignJob>,
 }
 
 impl Client {
@@ -74,11 +95,43 @@ impl Client {
     /// # Errors
     /// The store cannot be reached, does not prove the secret, or refuses this process.
     pub fn connect(place: NodePlace, settings: Settings) -> Result<Client, JobError> {
+        let resolved = connect::resolve(&place.store);
+        Client::search(place, settings, resolved, false)
+    }
+
+    /// Connects as [`Client::connect`] does, to a store that may not be there yet. Its name may not
+    /// be known yet, either.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; that the store is not there, when the time limit has passed.
+    pub(crate) fn connect_late(place: NodePlace, settings: Settings) -> Result<Client, JobError> {
+        let limit = settings.time_limit.unwrap_or(MEET_TIME);
+        let mut clock = Clock::new();
+        loop {
+            let resolved = connect::resolve(&place.store);
+            if !resolved.0.is_empty() || clock.now() >= limit {
+                return Client::search(place, settings, resolved, true);
+            }
+            std::thread::sleep(RESOLVE_PAUSE);
+        }
+    }
+
+    fn search(
+        place: NodePlace,
+        settings: Settings,
+        (addresses, unresolved): (Vec<SocketAddr>, Vec<(String, Reason)>),
+        opens_late: bool,
+    ) -> Result<Client, JobError> {
         let limit = settings.time_limit.unwrap_or(MEET_TIME);
         let process = Process::new()?;
-        let (addresses, unresolved) = connect::resolve(&place.store);
-        let search =
-            Search { place: &place, process: &process, unresolved, limit, is_cancelled: &|| false };
+        let search = Search {
+            place: &place,
+            process: &process,
+            unresolved,
+            limit,
+            opens_late,
+            is_cancelled: &|| false,
+        };
         let Connected { stream, address, key } = search.connect(&addresses)?;
         let shared = Arc::new(Shared::default());
         let (link, reading) = Link::new(stream, address, &key, process)?;
@@ -98,7 +151,19 @@ impl Client {
         };
         let doing = "serve the connection to the job's store";
         let reader = spawn("oikaze job", read).map_err(JobError::system(doing))?;
-        Ok(Client { place, settings, shared, link, reader: Some(reader), origin: Origin::here() })
+        let (reader, origin) = (Some(reader), Origin::here());
+        Ok(Client { place, settings, shared, link, reader, origin, foreign: None })
+    }
+
+    /// Keeps what a job of another launcher needs until this node has left. Nobody reports the ends
+    /// of processes in such a job.
+    pub(crate) fn keep(&mut self, job: ForeignJob) {
+        self.foreign = Some(job);
+    }
+
+    /// Sets this node's place among the nodes of its host.
+    pub(crate) fn set_local_place(&mut self, local_rank: u32, local_size: u32) {
+        (self.place.local_rank, self.place.local_size) = (local_rank, local_size);
     }
 
     /// Sends a request and waits for the answer.
@@ -251,7 +316,7 @@ impl Bootstrap for Client {
     }
 
     fn reports_ends(&self) -> bool {
-        true
+        self.foreign.is_none()
     }
 
     fn on_news(&self, call: Box<dyn Fn() + Send + Sync>) {
@@ -298,6 +363,10 @@ impl Drop for Client {
         // (MEM-24.2).
         if !self.origin.is_here() {
             return;
+        }
+        // The others still say that they have left, or hear why the job was ended.
+        if let Some(store) = self.foreign.as_ref().and_then(|job| job.store.as_ref()) {
+            store.wait_until_left(LEAVE_TIME);
         }
         // Ends the reading thread too.
         self.link.close();

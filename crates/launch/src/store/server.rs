@@ -36,6 +36,8 @@ enum Command {
     AskAll(String, Duration, Sender<NodeAnswer>),
     /// Key, and the destination of its value.
     Read(String, Sender<Option<Vec<u8>>>),
+    /// Destination of the news that all nodes but rank 0 have left.
+    WaitUntilLeft(Sender<()>),
 }
 
 /// Function that the store's thread calls for each request of a node to the launcher. Other
@@ -142,6 +144,14 @@ impl Server {
         value.recv_timeout(COLLECT_TIME).ok().flatten()
     }
 
+    /// Waits until each node but rank 0 has left, or its connection has ended.
+    pub fn wait_until_left(&self, limit: Duration) {
+        let (to, left) = channel();
+        self.send(Command::WaitUntilLeft(to));
+        // After the limit, a node that still runs loses its store.
+        let _ = left.recv_timeout(limit);
+    }
+
     fn send(&self, command: Command) {
         // If the thread is gone, there is no node left to tell.
         let _ = self.commands.send(command);
@@ -196,6 +206,7 @@ struct Doors {
 impl Doors {
     fn serve(mut self, mut table: Table, mut notify: Notify) {
         let mut surveys = Surveys::default();
+        let mut waiting: Vec<Sender<()>> = Vec::new();
         while self.wait(&table) {
             let now = self.clock.now();
             while let Ok(command) = self.commands.try_recv() {
@@ -207,6 +218,7 @@ impl Doors {
                     }
                     // Nobody waits any longer if this fails.
                     Command::Read(key, to) => _ = to.send(table.value(&key).map(<[u8]>::to_vec)),
+                    Command::WaitUntilLeft(to) => waiting.push(to),
                 }
             }
             self.accept(now);
@@ -230,6 +242,11 @@ impl Doors {
                 }
             }
             self.connections.retain(|connection| !connection.closed);
+            // Answers are on their way: a node that has left hears so before the store ends.
+            let unsent = self.connections.iter().any(|connection| !connection.unsent.is_empty());
+            if !unsent && table.others_have_left() {
+                waiting.drain(..).for_each(|to| _ = to.send(()));
+            }
         }
     }
 

@@ -40,6 +40,7 @@ pub struct Table {
     bytes: usize,
     waiting: Vec<Waiting>,
     ended: BTreeMap<Rank, NodeEnd>,
+    left: BTreeSet<Rank>,
     places: Places,
     /// Requests for fences that all nodes have come to. A request that is sent again after a loss
     /// is answered as before (WIND-11.3).
@@ -85,6 +86,7 @@ impl Table {
             bytes: 0,
             waiting: Vec::new(),
             ended: BTreeMap::new(),
+            left: BTreeSet::new(),
             places: Places::default(),
             settled: HashMap::new(),
             aborted: None,
@@ -154,6 +156,12 @@ impl Table {
         self.unanswered(rank);
     }
 
+    /// Returns `true` if each connected node but rank 0 has left.
+    #[must_use]
+    pub fn others_have_left(&self) -> bool {
+        self.places.connected().all(|rank| rank == 0 || self.left.contains(&rank))
+    }
+
     /// Returns `true` while the connection is the newest of its rank.
     #[must_use]
     pub fn holds(&self, rank: Rank, claim: &Claim) -> bool {
@@ -212,6 +220,7 @@ impl Table {
                 self.reply(rank, id, Reply::Done(Vec::new()));
             }
             Request::Left => {
+                self.left.insert(rank);
                 self.notices.push_back(Notice::Left(rank));
                 self.reply(rank, id, Reply::Done(Vec::new()));
             }

@@ -177,6 +177,39 @@ impl JobBuilder {
         super::join::join_with(&self)
     }
 
+    /// Joins a job of `size` processes as the one of this rank. The processes meet by `gather`, a
+    /// function of the program that all of them call once: it is given some bytes of this process,
+    /// and returns those of all processes in the order of their ranks. So a program that has means
+    /// to exchange a few bytes needs no launcher of Oikaze: an allgather of MPI, an actor, a file.
+    /// The bytes of rank 0 hold the job's secret.
+    ///
+    /// Nobody tells such a job that a process has ended. Its death shows by silence (END-1.4).
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let alone = oikaze::Job::builder().join_gathering(0, 1, |mine| Ok(vec![mine.to_vec()]))?;
+    /// assert_eq!(alone.size(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`join`](crate::join); `gather` fails, or returns something else.
+    #[track_caller]
+    pub fn join_gathering(
+        self,
+        rank: u32,
+        size: u32,
+        mut gather: impl FnMut(
+            &[u8],
+        ) -> std::result::Result<
+            Vec<Vec<u8>>,
+            Box<dyn std::error::Error + Send + Sync>,
+        >,
+    ) -> Result<Job> {
+        super::join::join_gathering(&self, (rank, size), &mut gather)
+    }
+
     /// Joins at this place. The builder's values win over the place's settings.
     pub(crate) fn join_at(&self, mut seat: Seat) -> Result<Job> {
         seat.settings = self.adjusted(seat.settings)?;

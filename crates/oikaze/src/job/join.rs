@@ -11,7 +11,8 @@ use crate::job::membership::Claim;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Setup, seal};
 use oikaze_launch::addresses::Candidate;
-use oikaze_launch::{Bootstrap, MEET_TIME, Seal, environment};
+use oikaze_launch::foreign::{Gather, join_gathering as find_gathering};
+use oikaze_launch::{Bootstrap, MEET_TIME, Seal};
 use oikaze_os::features::{DisabledFeatures, Feature};
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu};
@@ -34,8 +35,9 @@ use std::time::Duration;
 /// it was measured on few networks yet.
 const MULTICAST_VARIABLE: &str = "OIKAZE_MULTICAST";
 
-/// Joins the job that this process was started for by `oikaze run`. Without a launcher, the process
-/// makes a job of one node. [`Job::builder`] joins with settings of the program's own.
+/// Joins the job that this process was started for: by `oikaze run`, by `mpirun`, `mpiexec`, `srun`
+/// or `torchrun`, or as a pod of an indexed job of Kubernetes (LAUNCH-9). Without a launcher, the
+/// process makes a job of one node. [`Job::builder`] joins with settings of the program's own.
 ///
 /// # Errors
 /// An environment variable makes no sense, a node or the store could not be reached, or this
@@ -51,12 +53,24 @@ pub(crate) fn join_with(builder: &JobBuilder) -> Result<Job> {
     check_not_forked(|| "joining the job".into())?;
     let settings = builder.adjusted(JobBuilder::of_environment()?)?;
     // Jobs of one node without launcher may be many.
-    let claim = std::env::var_os(environment::STORE).map(|_| Claim::make()).transpose()?;
+    let claim = oikaze_launch::is_launched()?.then(Claim::make).transpose()?;
     let job = join_at(oikaze_launch::find(settings)?, builder)?;
     if let Some(claim) = claim {
         claim.keep();
     }
     Ok(job)
+}
+
+/// Joins a job whose processes meet by `gather`, with these settings.
+#[track_caller]
+pub(crate) fn join_gathering(
+    builder: &JobBuilder,
+    (rank, size): (u32, u32),
+    gather: &mut Gather<'_>,
+) -> Result<Job> {
+    check_not_forked(|| "joining the job".into())?;
+    let settings = builder.adjusted(JobBuilder::of_environment()?)?;
+    join_at(find_gathering(rank, size, settings, gather)?, builder)
 }
 
 /// Joins a job at the place that `bootstrap` gives, with its settings.

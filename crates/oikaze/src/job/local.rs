@@ -41,9 +41,13 @@ pub fn local(
         guard(std::io::stdin().lock());
         return ExitCode::SUCCESS;
     }
-    let is_node = [environment::STORE, environment::RANK, environment::SIZE]
-        .iter()
-        .any(|name| std::env::var_os(name).is_some());
+    let is_node = match oikaze_launch::is_launched() {
+        Ok(is_node) => is_node,
+        Err(why) => {
+            eprintln!("oikaze: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
     if is_node {
         return super::run::run_joined(program);
     }

@@ -122,6 +122,24 @@ fn is_inherited(number: i32) -> bool {
         && name.is_ok_and(|name| name.to_string_lossy().starts_with(&format!("/memfd:{NAME}")))
 }
 
+/// Returns a copy of a socket that this process has inherited and may share with a library of
+/// another project. The number stays open.
+///
+/// # Errors
+/// The descriptor is closed, or is not a socket.
+pub fn shared_socket(number: i32) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: used for two calls that fail if the descriptor is closed.
+    let shared = unsafe { BorrowedFd::borrow_raw(number) };
+    let name = std::fs::read_link(format!("/proc/self/fd/{number}"))?;
+    if !name.to_string_lossy().starts_with("socket:") {
+        return Err(Errno::NOTSOCK.into());
+    }
+    Ok(fcntl_dupfd_cloexec(shared, STANDARD)?)
+}
+
 /// Returns the listening socket that a service manager has passed to this process
 /// (`sd_listen_fds(3)`), if there is one.
 ///

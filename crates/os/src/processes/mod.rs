@@ -3,5 +3,6 @@
 pub mod control_group;
 pub mod inherited;
 pub mod origin;
+pub mod pmix;
 pub mod process;
 pub mod signals;

@@ -98,6 +98,8 @@ struct Target {
     pause: Duration,
     live: usize,
     failed: Option<Reason>,
+    /// As in [`Search`].
+    opens_late: bool,
 }
 
 enum ConnectPhase {
@@ -136,6 +138,9 @@ pub(super) struct Search<'a> {
     /// Names that could not be resolved.
     pub unresolved: Vec<(String, Reason)>,
     pub limit: Duration,
+    /// The store may be opened after this process looks for it, at one of several ports. Then no
+    /// answer is final before the limit.
+    pub opens_late: bool,
     pub is_cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -153,6 +158,7 @@ impl Search<'_> {
             pause: RETRY_PAUSE_MIN,
             live: 0,
             failed: None,
+            opens_late: self.opens_late,
         };
         let mut targets: Vec<Target> = addresses.iter().map(target).collect();
         let mut attempts: Vec<Attempt> = Vec::new();
@@ -206,10 +212,12 @@ impl Search<'_> {
             let hopeless = targets
                 .iter()
                 .all(|target| target.next.is_none() && target.live == 0 || doubtful(target));
+            let hopeless = hopeless && !self.opens_late;
             let is_late = now >= self.limit || hopeless && now >= VERDICT_TIME;
             let is_final = verdict
                 .as_ref()
-                .is_some_and(|(_, since)| now.saturating_sub(*since) >= VERDICT_TIME);
+                .is_some_and(|(_, since)| now.saturating_sub(*since) >= VERDICT_TIME)
+                && !self.opens_late;
             if !open || is_late || is_final || (self.is_cancelled)() {
                 return Err(verdict
                     .map_or_else(|| self.unreachable(&targets, &attempts, now), |(why, _)| why));
@@ -348,7 +356,7 @@ impl Search<'_> {
 impl Target {
     fn fail(&mut self, reason: Reason) {
         self.live = self.live.saturating_sub(1);
-        if reason.is_final() {
+        if reason.is_final() && !self.opens_late {
             self.next = None;
         }
         // An address at which a process answered once does not count as one without answer,

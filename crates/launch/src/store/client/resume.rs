@@ -134,6 +134,7 @@ impl Link {
             process: &self.process,
             unresolved: Vec::new(),
             limit,
+            opens_late: false,
             is_cancelled: &is_cancelled,
         };
         let Connected { stream, key, .. } = search.connect(&[self.address]).ok()?;

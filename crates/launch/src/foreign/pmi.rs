@@ -1,0 +1,207 @@
+//! Client of a PMI-1 server: lines of `key=value` over a socket that the launcher gives
+//! (LAUNCH-9.3).
+//!
+//! The socket may be shared with an MPI library in the same process. So nothing is read beyond the
+//! answer to a request, no option of the socket is changed, and the connection is never finalized.
+
+use super::exchange::Exchange;
+use crate::JobError;
+use crate::clock::{Clock, TICK};
+use crate::environment::Lookup;
+use oikaze_os::inherited;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Longest line of a server that is read, in bytes.
+const LINE_MAX: usize = 16 << 10;
+/// Time limit for an answer that waits for no other process.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Prefix of our keys.
+const KEY: &str = "oikaze";
+/// Length of a value that any server takes, if it does not say more.
+const VALUE_LEN: usize = 512;
+
+/// Connection to a PMI-1 server.
+pub struct Pmi {
+    /// A socket, which reads and writes as a file does.
+    socket: File,
+    space: String,
+    value_max: usize,
+    rank: u32,
+    size: u32,
+}
+
+impl Pmi {
+    /// Opens the connection that `PMI_FD`, or `PMI_PORT` and `PMI_ID`, name.
+    ///
+    /// # Errors
+    /// The variables name no server, or the server speaks another version.
+    pub fn open(lookup: Lookup<'_>, rank: u32, size: u32) -> Result<Pmi, JobError> {
+        let (socket, by_port) = match lookup("PMI_FD") {
+            Some(number) => (inherited_socket(&number)?, None),
+            None => {
+                let port = lookup("PMI_PORT").unwrap_or_default();
+                (connected(&port)?, Some(lookup("PMI_ID").unwrap_or_default()))
+            }
+        };
+        Pmi::over(socket, by_port.as_deref(), rank, size)
+    }
+
+    pub(super) fn over(
+        socket: OwnedFd,
+        id: Option<&str>,
+        rank: u32,
+        size: u32,
+    ) -> Result<Pmi, JobError> {
+        let mut pmi =
+            Pmi { socket: socket.into(), space: String::new(), value_max: VALUE_LEN, rank, size };
+        if let Some(id) = id {
+            pmi.ask(&format!("cmd=initack pmiid={id}"), "initack", ANSWER_TIME)?;
+            // Rank, size and a flag, which the variables have told already.
+            for _ in 0..3 {
+                pmi.answer("set", ANSWER_TIME)?;
+            }
+        }
+        let hello = "cmd=init pmi_version=1 pmi_subversion=1";
+        pmi.ask(hello, "response_to_init", ANSWER_TIME)?;
+        let maxes = pmi.ask("cmd=get_maxes", "maxes", ANSWER_TIME)?;
+        if let Some(max) = maxes.value("vallen_max").and_then(|text| text.parse().ok()) {
+            // One byte less, for servers that count a zero at the end.
+            pmi.value_max = usize::clamp(max, 2, VALUE_LEN + 1) - 1;
+        }
+        let space = pmi.ask("cmd=get_my_kvsname", "my_kvsname", ANSWER_TIME)?;
+        pmi.space = space.value("kvsname").unwrap_or_default().to_owned();
+        Ok(pmi)
+    }
+
+    fn ask(&mut self, line: &str, answer: &str, limit: Duration) -> Result<PmiLine, JobError> {
+        let sent = self.socket.write_all(format!("{line}\n").as_bytes());
+        sent.map_err(JobError::system("ask the launcher's PMI server"))?;
+        self.answer(answer, limit)
+    }
+
+    fn answer(&mut self, wanted: &str, limit: Duration) -> Result<PmiLine, JobError> {
+        let line = PmiLine(self.line(limit)?);
+        let failed = |why: String| JobError::Exchange { server: "PMI", why };
+        match (line.value("cmd"), line.value("rc")) {
+            (Some(found), None | Some("0")) if found == wanted => Ok(line),
+            (Some(found), Some(rc)) if found == wanted => {
+                let why = line.value("msg").unwrap_or("no reason given");
+                Err(failed(format!("it answers {found} with error {rc} ({why})")))
+            }
+            _ => Err(failed(format!("it sends {:?} in place of {wanted}", line.shown()))),
+        }
+    }
+
+    /// Reads a line, byte by byte, so that the rest is left to an MPI library.
+    fn line(&mut self, limit: Duration) -> Result<String, JobError> {
+        let mut clock = Clock::new();
+        let lost = |why: &str| JobError::Exchange { server: "PMI", why: why.to_owned() };
+        let mut line = Vec::new();
+        loop {
+            let left = limit.saturating_sub(clock.now());
+            if left.is_zero() {
+                return Err(JobError::TimedOut {
+                    what: "the meeting of all processes at the launcher's PMI server".into(),
+                    limit,
+                    missing: "a process has not come to `oikaze::join()`, or has ended".into(),
+                });
+            }
+            let mut wait = [PollFd::new(&self.socket, PollFlags::IN)];
+            let time = Timespec::try_from(left.min(TICK)).ok();
+            if !poll(&mut wait, time.as_ref()).is_ok_and(|ready| ready > 0) {
+                continue;
+            }
+            let mut byte = [0];
+            match self.socket.read(&mut byte) {
+                Ok(0) => return Err(lost("it has closed the connection")),
+                Ok(_) if byte == *b"\n" => break,
+                Ok(_) if line.len() >= LINE_MAX => return Err(lost("it sends a line without end")),
+                Ok(_) => line.extend(byte),
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(why) => return Err(lost(&why.to_string())),
+            }
+        }
+        String::from_utf8(line).map_err(|_| lost("it sends bytes that are not text"))
+    }
+
+    fn get(&mut self, key: &str) -> Result<String, JobError> {
+        let line = format!("cmd=get kvsname={} key={key}", self.space);
+        let answer = self.ask(&line, "get_result", ANSWER_TIME)?;
+        let value = answer.value("value").map(str::to_owned);
+        let missing =
+            || JobError::Exchange { server: "PMI", why: format!("it has no value of {key}") };
+        value.ok_or_else(missing)
+    }
+}
+
+impl Exchange for Pmi {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn share(&mut self, of_rank_0: Option<&str>, limit: Duration) -> Result<String, JobError> {
+        // A value is short, so the text goes in pieces. The first key tells their number.
+        if let Some(text) = of_rank_0 {
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(self.value_max).collect();
+            let count = pieces.len().to_string();
+            let values = pieces.iter().map(|piece| String::from_utf8_lossy(piece).into_owned());
+            for (at, value) in std::iter::once(count).chain(values).enumerate() {
+                let line = format!("cmd=put kvsname={} key={KEY}-{at} value={value}", self.space);
+                self.ask(&line, "put_result", ANSWER_TIME)?;
+            }
+        }
+        self.ask("cmd=barrier_in", "barrier_out", limit)?;
+        if let Some(text) = of_rank_0 {
+            return Ok(text.to_owned());
+        }
+        let count = self.get(&format!("{KEY}-0"))?;
+        let wrong = || JobError::Exchange {
+            server: "PMI",
+            why: format!("it says that rank 0 told {count:?} pieces"),
+        };
+        let count: usize =
+            count.parse().ok().filter(|count| *count <= LINE_MAX).ok_or_else(wrong)?;
+        (1..=count).map(|at| self.get(&format!("{KEY}-{at}"))).collect()
+    }
+}
+
+/// Line that a server sends: words of `key=value`.
+struct PmiLine(String);
+
+impl PmiLine {
+    fn value(&self, key: &str) -> Option<&str> {
+        self.0.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// Returns the begin of the line, for messages. A value is not shown, because it may be secret.
+    fn shown(&self) -> &str {
+        self.0.split(" value=").next().unwrap_or_default()
+    }
+}
+
+fn inherited_socket(number: &str) -> Result<OwnedFd, JobError> {
+    let open = number.trim().parse().ok().and_then(|number| inherited::shared_socket(number).ok());
+    open.ok_or_else(|| JobError::Environment {
+        name: "PMI_FD",
+        found: format!("{number:?}"),
+        needed: "an open socket of the launcher (mpiexec, srun --mpi=pmi2); a program between may have closed it",
+    })
+}
+
+fn connected(port: &str) -> Result<OwnedFd, JobError> {
+    let stream = TcpStream::connect(port).map_err(|why: io::Error| JobError::Environment {
+        name: "PMI_PORT",
+        found: format!("{port:?} ({why})"),
+        needed: "the address of the launcher's PMI server",
+    })?;
+    Ok(stream.into())
+}
