@@ -51,7 +51,7 @@ def test_processes_of_the_program_meet_by_its_own_exchange(alone):
                 assert shared[:2].sum() == 10
 
         with context.Manager() as manager:
-            told, all_here = manager.list([b"", b""]), manager.Barrier(2)
+            told, all_here = manager.list([b"", b""]), manager.Barrier(2, timeout=60)
             nodes = [context.Process(target=node, args=(rank, told, all_here)) for rank in (0, 1)]
             [one.start() for one in nodes]
             [one.join() for one in nodes]
@@ -82,6 +82,8 @@ def test_own_exchange_that_fails_is_named(alone):
             oikaze.join(rank=0)
         except TypeError as error:
             assert "given together" in str(error)
+        else:
+            raise AssertionError("joined by a rank alone")
         assert oikaze.join(rank=0, size=1, gather=fails).size == 1
         """
     )

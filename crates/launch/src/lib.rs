@@ -72,12 +72,14 @@ pub fn is_launched() -> Result<bool, JobError> {
 }
 
 /// Returns the launcher of another project that has started this process. `oikaze run` may itself
-/// be started by one, and its nodes are its own.
+/// be started by one, and its nodes are its own. `OIKAZE_LOCAL` asks for a job without a launcher.
 fn started_by_another() -> Result<Option<foreign::table::Started>, JobError> {
-    match std::env::var_os(environment::RANK) {
-        Some(_) => Ok(None),
-        None => foreign::table::find(&variable),
+    let has = |name| std::env::var_os(name).is_some();
+    if has(environment::RANK) || has(environment::LOCAL) {
+        return Ok(None);
     }
+    // A job of one process, such as a shell of a batch system, needs no other process.
+    Ok(foreign::table::find(&variable)?.filter(|started| started.size != Some(1)))
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -3,12 +3,16 @@
 use crate::JobError;
 use crate::addresses::HostIdentity;
 use crate::bootstrap::Bootstrap;
+use crate::clock::Clock;
 use crate::store::Client;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// Key of the table that rank 0 publishes.
 const TABLE: &str = "hosts";
+
+/// Time beyond the limit that the other nodes have to hear of rank 0 what has happened.
+const TELL_TIME: Duration = Duration::from_secs(10);
 
 /// Returns this node's place among those on its host, and their number. All nodes call it.
 pub(super) fn find(client: &Client, limit: Duration) -> Result<(u32, u32), JobError> {
@@ -22,7 +26,8 @@ pub(super) fn find(client: &Client, limit: Duration) -> Result<(u32, u32), JobEr
         })?;
         client.put(TABLE, table.as_bytes())?;
     }
-    let table = client.get(TABLE, limit)?;
+    // Rank 0 says within the limit who is missing.
+    let table = client.get(TABLE, limit + TELL_TIME)?;
     let table = String::from_utf8_lossy(&table);
     place_of(client.rank(), &table).ok_or_else(|| JobError::Malformed {
         rank: 0,
@@ -35,9 +40,11 @@ fn key(rank: u32) -> String {
     format!("host/{rank}")
 }
 
-/// Waits for the hosts of all nodes, and returns the table: `place/number` of each rank.
+/// Waits for the hosts of all nodes, and returns the table: each rank's place
+/// on its host, a slash, and the number of nodes there.
 fn gathered(client: &Client, limit: Duration) -> Result<String, JobError> {
-    let host = |rank| match client.get(&key(rank), limit) {
+    let mut clock = Clock::new();
+    let host = |rank| match client.get(&key(rank), limit.saturating_sub(clock.now())) {
         Err(JobError::TimedOut { .. }) => Err(JobError::NotJoined { rank, limit }),
         other => other,
     };

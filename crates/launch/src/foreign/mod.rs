@@ -25,7 +25,6 @@ use crate::store::client::ForeignJob;
 use crate::{JobError, MEET_TIME};
 use caller::Caller;
 use exchange::Exchange;
-use oikaze_os::pmix::Pmix;
 use oikaze_protocol::limits::NODES_MAX;
 use std::sync::Mutex;
 use store_here::Meeting;
@@ -41,17 +40,19 @@ pub(crate) fn join_started(
     lookup: Lookup<'_>,
 ) -> Result<Box<dyn Bootstrap>, JobError> {
     let limit = settings.time_limit.unwrap_or(MEET_TIME);
-    match (started.by, started.size) {
+    let place = started.rank.zip(started.size);
+    match (started.by, place) {
         (ForeignLauncher::Pmix, _) => {
-            join_by(pmix::PmixExchange::open(lookup, limit)?, settings, |by| by.into_server())
+            let by = pmix::PmixExchange::open(lookup, limit)?;
+            join_by(by, settings, |by| by.into_server().map(|server| Box::new(server) as _))
         }
-        (_, None | Some(1)) => Ok(Box::new(SingleNode::new(settings)?)),
-        (ForeignLauncher::Pmi, Some(size)) => {
-            join_by(pmi::Pmi::open(lookup, started.rank, size)?, settings, |_| None)
+        (ForeignLauncher::Pmi, place) => {
+            join_by(pmi::Pmi::open(lookup, place)?, settings, |by| Some(Box::new(by)))
         }
-        (by, Some(size)) => {
-            let meeting = rendezvous::Place::of(by, lookup)?.meet(started, size, lookup)?;
-            join_at(meeting, (started.rank, size), settings, None)
+        (_, None) => Ok(Box::new(SingleNode::new(settings)?)),
+        (by, Some((rank, size))) => {
+            let meeting = rendezvous::Place::of(by, lookup)?.meet((rank, size), lookup)?;
+            join_at(meeting, (rank, size), settings, None)
         }
     }
 }
@@ -78,7 +79,7 @@ pub fn join_gathering(
 fn join_by<E: Exchange>(
     mut by: E,
     settings: Settings,
-    kept: impl FnOnce(E) -> Option<Pmix>,
+    kept: impl FnOnce(E) -> Option<Box<dyn Send>>,
 ) -> Result<Box<dyn Bootstrap>, JobError> {
     let (rank, size) = (by.rank(), by.size());
     if size == 1 {
@@ -94,7 +95,7 @@ fn join_at(
     meeting: Meeting,
     (rank, size): (u32, u32),
     settings: Settings,
-    launcher: Option<Pmix>,
+    launcher: Option<Box<dyn Send>>,
 ) -> Result<Box<dyn Bootstrap>, JobError> {
     let limit = settings.time_limit.unwrap_or(MEET_TIME);
     let Meeting { store, secret, server } = meeting;

@@ -2,13 +2,17 @@
 //! (LAUNCH-9.3).
 //!
 //! The socket may be shared with an MPI library in the same process. So nothing is read beyond the
-//! answer to a request, no option of the socket is changed, and the connection is never finalized.
+//! answer to a request, and no option of the socket is changed. The connection stays open until the
+//! node has left, because a launcher takes its end for a crash. It is finalized then, unless there
+//! is an MPI library, which does that.
 
 use super::exchange::Exchange;
 use crate::JobError;
 use crate::clock::{Clock, TICK};
 use crate::environment::Lookup;
 use oikaze_os::inherited;
+use oikaze_os::origin::Origin;
+use oikaze_protocol::limits::NODES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::fs::File;
@@ -20,6 +24,8 @@ use std::time::Duration;
 const LINE_MAX: usize = 16 << 10;
 /// Time limit for an answer that waits for no other process.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Time limit for the last answer.
+const FINALIZE_TIME: Duration = Duration::from_secs(2);
 /// Prefix of our keys.
 const KEY: &str = "oikaze";
 /// Length of a value that any server takes, if it does not say more.
@@ -33,6 +39,30 @@ pub struct Pmi {
     value_max: usize,
     rank: u32,
     size: u32,
+    origin: Origin,
+}
+
+/// Place of this process, as a launcher with a PMI-1 server tells it.
+pub(super) enum PmiPlace<'a> {
+    /// Rank and number of processes, by variables.
+    Known((u32, u32)),
+    /// Number by which the server knows the process. It tells the place.
+    Asked(&'a str),
+}
+
+impl Drop for Pmi {
+    fn drop(&mut self) {
+        // A child of fork has the connection of its parent (MEM-24.2).
+        if self.origin.is_here() && !has_mpi() {
+            // The launcher ends the job if it is not there any more.
+            let _ = self.ask("cmd=finalize", "finalize_ack", FINALIZE_TIME);
+        }
+    }
+}
+
+/// Returns `true` if an MPI library is loaded, which shares the connection and finalizes it.
+fn has_mpi() -> bool {
+    std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| maps.contains("/libmpi"))
 }
 
 impl Pmi {
@@ -40,32 +70,29 @@ impl Pmi {
     ///
     /// # Errors
     /// The variables name no server, or the server speaks another version.
-    pub fn open(lookup: Lookup<'_>, rank: u32, size: u32) -> Result<Pmi, JobError> {
-        let (socket, by_port) = match lookup("PMI_FD") {
-            Some(number) => (inherited_socket(&number)?, None),
-            None => {
-                let port = lookup("PMI_PORT").unwrap_or_default();
-                (connected(&port)?, Some(lookup("PMI_ID").unwrap_or_default()))
-            }
-        };
-        Pmi::over(socket, by_port.as_deref(), rank, size)
+    pub fn open(lookup: Lookup<'_>, place: Option<(u32, u32)>) -> Result<Pmi, JobError> {
+        if let Some(place) = place {
+            let number = lookup("PMI_FD").unwrap_or_default();
+            return Pmi::over(inherited_socket(&number)?, PmiPlace::Known(place));
+        }
+        let port = lookup("PMI_PORT").unwrap_or_default();
+        let id = lookup("PMI_ID").unwrap_or_default();
+        Pmi::over(connected(&port)?, PmiPlace::Asked(&id))
     }
 
-    pub(super) fn over(
-        socket: OwnedFd,
-        id: Option<&str>,
-        rank: u32,
-        size: u32,
-    ) -> Result<Pmi, JobError> {
-        let mut pmi =
-            Pmi { socket: socket.into(), space: String::new(), value_max: VALUE_LEN, rank, size };
-        if let Some(id) = id {
-            pmi.ask(&format!("cmd=initack pmiid={id}"), "initack", ANSWER_TIME)?;
-            // Rank, size and a flag, which the variables have told already.
-            for _ in 0..3 {
-                pmi.answer("set", ANSWER_TIME)?;
-            }
-        }
+    pub(super) fn over(socket: OwnedFd, place: PmiPlace<'_>) -> Result<Pmi, JobError> {
+        let mut pmi = Pmi {
+            socket: socket.into(),
+            space: String::new(),
+            value_max: VALUE_LEN,
+            rank: 0,
+            size: 0,
+            origin: Origin::here(),
+        };
+        (pmi.rank, pmi.size) = match place {
+            PmiPlace::Known(place) => place,
+            PmiPlace::Asked(id) => pmi.ask_place(id)?,
+        };
         let hello = "cmd=init pmi_version=1 pmi_subversion=1";
         pmi.ask(hello, "response_to_init", ANSWER_TIME)?;
         let maxes = pmi.ask("cmd=get_maxes", "maxes", ANSWER_TIME)?;
@@ -76,6 +103,25 @@ impl Pmi {
         let space = pmi.ask("cmd=get_my_kvsname", "my_kvsname", ANSWER_TIME)?;
         pmi.space = space.value("kvsname").unwrap_or_default().to_owned();
         Ok(pmi)
+    }
+
+    /// Says who this process is, and returns its rank and the number of processes.
+    fn ask_place(&mut self, id: &str) -> Result<(u32, u32), JobError> {
+        self.ask(&format!("cmd=initack pmiid={id}"), "initack", ANSWER_TIME)?;
+        let (mut rank, mut size) = (None, None);
+        // Size, rank and a flag, in lines of their own.
+        for _ in 0..3 {
+            let line = self.answer("set", ANSWER_TIME)?;
+            let number = |key| line.value(key).and_then(|text| text.parse().ok());
+            (rank, size) = (rank.or(number("rank")), size.or(number("size")));
+        }
+        match (rank, size) {
+            (Some(rank), Some(size)) if rank < size && size <= NODES_MAX => Ok((rank, size)),
+            _ => Err(JobError::Exchange {
+                server: "PMI",
+                why: format!("it says that this is process {rank:?} of {size:?}"),
+            }),
+        }
     }
 
     fn ask(&mut self, line: &str, answer: &str, limit: Duration) -> Result<PmiLine, JobError> {

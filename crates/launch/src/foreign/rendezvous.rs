@@ -2,7 +2,7 @@
 //! store, and the job's secret, from what the launcher tells each of them (LAUNCH-9.4).
 
 use super::store_here::Meeting;
-use super::table::{ForeignLauncher, Started};
+use super::table::ForeignLauncher;
 use crate::JobError;
 use crate::environment::{Lookup, SECRET, STORE, optional};
 use oikaze_os::secrets::secret::{SECRET_LEN, Secret};
@@ -32,12 +32,9 @@ impl Place {
     /// # Errors
     /// A variable is missing or makes no sense.
     pub(super) fn of(by: ForeignLauncher, lookup: Lookup<'_>) -> Result<Place, JobError> {
-        let text = |name: &'static str, needed| {
-            let text = lookup(name).filter(|text| !text.is_empty());
-            text.ok_or(JobError::Environment { name, found: "not set".into(), needed })
-        };
-        let from = |first: u16| (first..=first.saturating_add(PORTS - 1)).collect();
-        if let Some(given) = lookup(STORE).filter(|text| !text.is_empty()) {
+        let given = lookup(STORE).filter(|text| !text.is_empty());
+        let mut place = Place::by_launcher(by, lookup, given.as_deref())?;
+        if let Some(given) = given {
             let wrong = || JobError::Environment {
                 name: STORE,
                 found: format!("{given:?}"),
@@ -45,14 +42,27 @@ impl Place {
             };
             let (host, port) = given.rsplit_once(':').ok_or_else(wrong)?;
             let port: u16 = port.parse().map_err(|_| wrong())?;
-            return Ok(Place { host: host.to_owned(), ports: vec![port], job: given.clone() });
+            (place.host, place.ports) = (host.to_owned(), vec![port]);
         }
+        Ok(place)
+    }
+
+    fn by_launcher(
+        by: ForeignLauncher,
+        lookup: Lookup<'_>,
+        given: Option<&str>,
+    ) -> Result<Place, JobError> {
+        let text = |name: &'static str, needed| {
+            let text = lookup(name).filter(|text| !text.is_empty());
+            text.ok_or(JobError::Environment { name, found: "not set".into(), needed })
+        };
+        let from = |first: u16| (first..=first.saturating_add(PORTS - 1)).collect();
         match by {
             ForeignLauncher::Torchrun => {
                 let host = text("MASTER_ADDR", "the address of rank 0's host")?;
-                let needed = "a port below 65520";
+                let needed = "a port from 1 to 65519";
                 let port = optional(lookup, "MASTER_PORT", needed, |text| {
-                    text.parse::<u16>().ok().filter(|port| *port < u16::MAX - PORTS)
+                    text.parse::<u16>().ok().filter(|port| (1..=u16::MAX - PORTS).contains(port))
                 })?
                 .unwrap_or_default();
                 let part = |name: &str| lookup(name).unwrap_or_default();
@@ -92,12 +102,14 @@ impl Place {
                 let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
                 let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
                 let index = text("JOB_COMPLETION_INDEX", "the pod's number")?;
-                let host =
-                    pod_0(own.trim(), &index, &hosts).ok_or_else(|| JobError::Environment {
-                        name: STORE,
-                        found: format!("not set, and {:?} is not the name of a pod", own.trim()),
-                        needed: "HOST:PORT, at which the pod with index 0 listens",
-                    })?;
+                let host = given
+                    .map(str::to_owned)
+                    .or_else(|| pod_0(own.trim(), &index, &hosts))
+                    .ok_or_else(|| JobError::Environment {
+                    name: STORE,
+                    found: format!("not set, and {:?} is not the name of a pod", own.trim()),
+                    needed: "HOST:PORT, at which the pod with index 0 listens",
+                })?;
                 let job = format!("kubernetes {host}");
                 Ok(Place { host, ports: vec![POD_PORT], job })
             }
@@ -114,8 +126,7 @@ impl Place {
     /// Meets the other processes: rank 0 starts the store, and the others know where it will be.
     pub(super) fn meet(
         &self,
-        started: &Started,
-        size: u32,
+        (rank, size): (u32, u32),
         lookup: Lookup<'_>,
     ) -> Result<Meeting, JobError> {
         let given = optional(lookup, SECRET, "64 hexadecimal digits", Secret::from_hex)
@@ -125,7 +136,7 @@ impl Place {
                 found: "not usable".into(),
                 needed: "64 hexadecimal digits",
             })?;
-        if given.is_none() && started.rank == 0 {
+        if given.is_none() && rank == 0 {
             eprintln!(
                 "oikaze: node 0: this launcher tells the processes no secret, so everybody who can reach {} may join \
                  the job: set OIKAZE_SECRET to 64 hexadecimal digits in all processes",
@@ -135,7 +146,7 @@ impl Place {
         // A secret of one job must be of no use in another (LAUNCH-6.4).
         let of = given.unwrap_or_else(|| Secret::from_bytes([0; SECRET_LEN]));
         let secret = of.derive(&[b"oikaze job of another launcher", self.job.as_bytes()]);
-        if started.rank != 0 {
+        if rank != 0 {
             return Ok(Meeting { store: self.store(), secret, server: None });
         }
         let (server, at) = super::store_here::serve_at(&self.ports, size, &secret)?;
@@ -222,13 +233,18 @@ mod tests {
         let restarted =
             place(ForeignLauncher::Torchrun, &format!("{torch} TORCHELASTIC_RESTART_COUNT=1"));
         assert_ne!(restarted.unwrap().job, at.job);
+        let elsewhere = place(ForeignLauncher::Torchrun, &format!("{torch} OIKAZE_STORE=b:7"));
+        let elsewhere = elsewhere.unwrap();
+        assert_eq!((elsewhere.store().as_str(), &elsewhere.job), ("b:7", &at.job));
         let slurm = |step: u32| {
             let text = format!("SLURM_STEP_NODELIST=n[1-2] SLURM_JOB_ID=7 SLURM_STEP_ID={step}");
             place(ForeignLauncher::Slurm, &text).unwrap()
         };
         assert_eq!(slurm(0).host, "n1");
         assert!(slurm(0).ports.iter().all(|port| !slurm(1).ports.contains(port)));
-        let given = place(ForeignLauncher::Kubernetes, "OIKAZE_STORE=job-0.svc:9").unwrap();
+        let given =
+            place(ForeignLauncher::Kubernetes, "JOB_COMPLETION_INDEX=1 OIKAZE_STORE=job-0.svc:9");
+        let given = given.unwrap();
         assert_eq!((given.store().as_str(), given.ports.len()), ("job-0.svc:9", 1));
         for (by, text, name) in [
             (ForeignLauncher::Torchrun, "MASTER_ADDR=a MASTER_PORT=65530", "MASTER_PORT"),

@@ -25,49 +25,57 @@ struct Row {
     launcher: ForeignLauncher,
     /// Value of [`LAUNCHER`] that chooses it.
     name: &'static str,
-    /// The launcher has started this process if all variables of one group are set.
-    marks: &'static [&'static [&'static str]],
-    rank: &'static str,
+    /// The launcher has started this process if all of these are set.
+    marks: &'static [&'static str],
+    /// Variable of the rank. Without one, the launcher's server tells the rank.
+    rank: Option<&'static str>,
     /// Variable of the number of processes. Without one, the launcher's server tells the number.
     size: Option<&'static str>,
 }
 
 /// All of them, in the order in which they are looked for. A launcher with a server comes before
 /// those that only number their processes.
-const LAUNCHERS: [Row; 5] = [
+const LAUNCHERS: [Row; 6] = [
     Row {
         launcher: ForeignLauncher::Pmix,
         name: "pmix",
-        marks: &[&["PMIX_NAMESPACE", "PMIX_RANK"]],
-        rank: "PMIX_RANK",
+        marks: &["PMIX_NAMESPACE", "PMIX_RANK"],
+        rank: Some("PMIX_RANK"),
         size: None,
     },
     Row {
         launcher: ForeignLauncher::Pmi,
         name: "pmi",
-        marks: &[&["PMI_FD"], &["PMI_PORT", "PMI_ID"]],
-        rank: "PMI_RANK",
+        marks: &["PMI_FD"],
+        rank: Some("PMI_RANK"),
         size: Some("PMI_SIZE"),
+    },
+    Row {
+        launcher: ForeignLauncher::Pmi,
+        name: "pmi",
+        marks: &["PMI_PORT", "PMI_ID"],
+        rank: None,
+        size: None,
     },
     Row {
         launcher: ForeignLauncher::Torchrun,
         name: "torchrun",
-        marks: &[&["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]],
-        rank: "RANK",
+        marks: &["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"],
+        rank: Some("RANK"),
         size: Some("WORLD_SIZE"),
     },
     Row {
         launcher: ForeignLauncher::Kubernetes,
         name: "kubernetes",
-        marks: &[&["JOB_COMPLETION_INDEX", SIZE]],
-        rank: "JOB_COMPLETION_INDEX",
+        marks: &["JOB_COMPLETION_INDEX", SIZE],
+        rank: Some("JOB_COMPLETION_INDEX"),
         size: Some(SIZE),
     },
     Row {
         launcher: ForeignLauncher::Slurm,
         name: "slurm",
-        marks: &[&["SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]],
-        rank: "SLURM_PROCID",
+        marks: &["SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],
+        rank: Some("SLURM_PROCID"),
         size: Some("SLURM_STEP_NUM_TASKS"),
     },
 ];
@@ -82,8 +90,8 @@ const NAMES: &str = "auto, oikaze, pmix, pmi, torchrun, kubernetes or slurm";
 pub struct Started {
     /// Launcher that started it.
     pub by: ForeignLauncher,
-    /// Rank of this process.
-    pub rank: u32,
+    /// Rank of this process, if a variable tells it.
+    pub rank: Option<u32>,
     /// Number of processes, if a variable tells it.
     pub size: Option<u32>,
 }
@@ -94,7 +102,7 @@ pub struct Started {
 /// A variable of the launcher makes no sense, or [`LAUNCHER`] names a launcher that is not there.
 pub fn find(lookup: Lookup<'_>) -> Result<Option<Started>, JobError> {
     let is_set = |name: &str| lookup(name).is_some_and(|text| !text.is_empty());
-    let is_there = |row: &&Row| row.marks.iter().any(|group| group.iter().all(|name| is_set(name)));
+    let is_there = |row: &&Row| row.marks.iter().all(|name| is_set(name));
     let chosen = lookup(LAUNCHER).filter(|text| !text.is_empty() && text != "auto");
     let row = match chosen.as_deref() {
         Some(OIKAZE) => return Ok(None),
@@ -105,9 +113,12 @@ pub fn find(lookup: Lookup<'_>) -> Result<Option<Started>, JobError> {
                 found: format!("{name:?}"),
                 needed,
             };
-            let row = LAUNCHERS.iter().find(|row| row.name == name).ok_or_else(|| wrong(NAMES))?;
+            let mut rows = LAUNCHERS.iter().filter(|row| row.name == name).peekable();
+            if rows.peek().is_none() {
+                return Err(wrong(NAMES));
+            }
             let absent = "a launcher that has started this process (its variables are not set)";
-            Some(Some(row).filter(is_there).ok_or_else(|| wrong(absent))?)
+            Some(rows.find(is_there).ok_or_else(|| wrong(absent))?)
         }
     };
     let Some(row) = row else { return Ok(None) };
@@ -115,7 +126,8 @@ pub fn find(lookup: Lookup<'_>) -> Result<Option<Started>, JobError> {
     let size = row.size.map(|name| required(lookup, name, "1 to 4096", count)).transpose()?;
     let most = size.map_or(NODES_MAX, |size| size) - 1;
     let below = "a rank below the number of processes";
-    let rank = required(lookup, row.rank, below, |text| number(text, 0, most))?;
+    let rank = |name| required(lookup, name, below, |text| number(text, 0, most));
+    let rank = row.rank.map(rank).transpose()?;
     Ok(Some(Started { by: row.launcher, rank, size }))
 }
 
@@ -137,15 +149,16 @@ mod tests {
         let slurm = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4";
         let torch = "RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29500";
         for (text, by, rank, size) in [
-            ("PMIX_NAMESPACE=x PMIX_RANK=2", Pmix, 2, None),
-            ("PMI_FD=5 PMI_RANK=1 PMI_SIZE=2", Pmi, 1, Some(2)),
-            ("PMI_PORT=a:1 PMI_ID=1 PMI_RANK=1 PMI_SIZE=2", Pmi, 1, Some(2)),
-            (torch, Torchrun, 1, Some(2)),
-            ("JOB_COMPLETION_INDEX=4 OIKAZE_SIZE=5", Kubernetes, 4, Some(5)),
-            (slurm, Slurm, 3, Some(4)),
-            (&format!("{slurm} PMI_FD=5 PMI_RANK=1 PMI_SIZE=2"), Pmi, 1, Some(2)),
-            (&format!("{slurm} {torch}"), Torchrun, 1, Some(2)),
-            (&format!("{slurm} {torch} OIKAZE_LAUNCHER=slurm"), Slurm, 3, Some(4)),
+            ("PMIX_NAMESPACE=x PMIX_RANK=2", Pmix, Some(2), None),
+            ("PMI_FD=5 PMI_RANK=1 PMI_SIZE=2", Pmi, Some(1), Some(2)),
+            ("PMI_PORT=a:1 PMI_ID=1", Pmi, None, None),
+            ("PMI_PORT=a:1 PMI_ID=1 OIKAZE_LAUNCHER=pmi", Pmi, None, None),
+            (torch, Torchrun, Some(1), Some(2)),
+            ("JOB_COMPLETION_INDEX=4 OIKAZE_SIZE=5", Kubernetes, Some(4), Some(5)),
+            (slurm, Slurm, Some(3), Some(4)),
+            (&format!("{slurm} PMI_FD=5 PMI_RANK=1 PMI_SIZE=2"), Pmi, Some(1), Some(2)),
+            (&format!("{slurm} {torch}"), Torchrun, Some(1), Some(2)),
+            (&format!("{slurm} {torch} OIKAZE_LAUNCHER=slurm"), Slurm, Some(3), Some(4)),
         ] {
             assert_eq!(found(text).unwrap(), Some(Started { by, rank, size }), "{text}");
         }

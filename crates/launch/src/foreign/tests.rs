@@ -1,6 +1,6 @@
 //! Jobs of other launchers: processes are threads here, and a launcher's server is a thread, too.
 
-use super::pmi::Pmi;
+use super::pmi::{Pmi, PmiPlace};
 use super::store_here::serve_at;
 use super::table::{ForeignLauncher, Started};
 use super::*;
@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::sync::Barrier;
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Long enough for any machine. A test waits for so long only if it fails.
@@ -20,12 +21,39 @@ const SHORT: Duration = Duration::from_millis(300);
 /// A PMI-1 server of `size` processes, as simple as can be.
 struct PmiServer {
     values: Mutex<HashMap<String, String>>,
-    barrier: Barrier,
+    barrier: LimitedBarrier,
+    finalized: AtomicU32,
+}
+
+/// A barrier at which a failing test does not wait for ever.
+struct LimitedBarrier {
+    missing: Mutex<u32>,
+    changed: Condvar,
+}
+
+impl LimitedBarrier {
+    fn new(size: u32) -> LimitedBarrier {
+        LimitedBarrier { missing: Mutex::new(size), changed: Condvar::new() }
+    }
+
+    /// Waits until all are here, once.
+    fn wait(&self) {
+        let mut missing = self.missing.lock().unwrap();
+        *missing -= 1;
+        self.changed.notify_all();
+        let (missing, _) =
+            self.changed.wait_timeout_while(missing, LONG, |missing| *missing > 0).unwrap();
+        assert_eq!(*missing, 0, "others have not come");
+    }
 }
 
 impl PmiServer {
     fn new(size: u32) -> PmiServer {
-        PmiServer { values: Mutex::default(), barrier: Barrier::new(size as usize) }
+        PmiServer {
+            values: Mutex::default(),
+            barrier: LimitedBarrier::new(size),
+            finalized: AtomicU32::new(0),
+        }
     }
 
     /// Serves one process until it closes its end.
@@ -54,6 +82,10 @@ impl PmiServer {
                     Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
                     None => "cmd=get_result rc=-1 msg=not_found".to_owned(),
                 },
+                "finalize" => {
+                    self.finalized.fetch_add(1, Ordering::Relaxed);
+                    "cmd=finalize_ack".to_owned()
+                }
                 other => panic!("unknown request {other}"),
             };
             writer.write_all(format!("{answer}\n").as_bytes()).unwrap();
@@ -101,10 +133,28 @@ fn processes_of_a_pmi_server_meet_in_short_values() {
             ours.into_iter().map(|stream| Mutex::new(Some(stream))).collect();
         run(4, |rank| {
             let stream = ours[rank as usize].lock().unwrap().take().unwrap();
-            let pmi = Pmi::over(stream.into(), None, rank, 4)?;
-            join_by(pmi, Settings::default(), |_| None)
+            let pmi = Pmi::over(stream.into(), PmiPlace::Known((rank, 4)))?;
+            join_by(pmi, Settings::default(), |pmi| Some(Box::new(pmi)))
         });
     });
+    assert_eq!(server.finalized.load(Ordering::Relaxed), 4);
+}
+
+/// LAUNCH-9.3: a server that is reached by a port tells the place.
+#[test]
+fn place_that_a_server_tells_is_taken() {
+    let place = |lines: &str| {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let rest =
+            "cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname kvsname=k\n";
+        theirs.write_all(format!("cmd=initack\n{lines}\n{rest}").as_bytes()).unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        Pmi::over(ours.into(), PmiPlace::Asked("3")).map(|pmi| (pmi.rank(), pmi.size()))
+    };
+    let told = place("cmd=set size=4\ncmd=set rank=3\ncmd=set debug=0");
+    assert_eq!(told.unwrap(), (3, 4));
+    let why = place("cmd=set size=3\ncmd=set rank=3\ncmd=set debug=0").unwrap_err().to_string();
+    assert!(why.contains("process Some(3) of Some(3)"), "{why}");
 }
 
 /// LAUNCH-9.3: what MPI reads from the same socket is left to it.
@@ -115,10 +165,13 @@ fn nothing_beyond_an_answer_is_read() {
         "cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname kvsname=k\nrest";
     theirs.write_all(answers.as_bytes()).unwrap();
     let kept = ours.try_clone().unwrap();
-    drop(Pmi::over(ours.into(), None, 0, 2).unwrap());
+    let pmi = Pmi::over(ours.into(), PmiPlace::Known((0, 2))).unwrap();
     let mut rest = [0; 4];
     std::io::Read::read_exact(&mut &kept, &mut rest).unwrap();
     assert_eq!(&rest, b"rest");
+    // So that nobody waits for the last answer.
+    theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    drop(pmi);
 }
 
 #[test]
@@ -132,7 +185,8 @@ fn server_of_another_kind_and_one_that_ends_are_named() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(answers.as_bytes()).unwrap();
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        let why = Pmi::over(ours.into(), None, 0, 2).map(drop).unwrap_err().to_string();
+        let why =
+            Pmi::over(ours.into(), PmiPlace::Known((0, 2))).map(drop).unwrap_err().to_string();
         assert!(why.contains("PMI") && why.contains(text), "{why}");
     }
 }
@@ -140,7 +194,7 @@ fn server_of_another_kind_and_one_that_ends_are_named() {
 /// LAUNCH-9.2.
 #[test]
 fn processes_meet_by_a_function_of_the_program() {
-    let (barrier, told) = (Barrier::new(3), Mutex::new(vec![Vec::new(); 3]));
+    let (barrier, told) = (LimitedBarrier::new(3), Mutex::new(vec![Vec::new(); 3]));
     run(3, |rank| {
         join_gathering(rank, 3, Settings::default(), &mut |bytes| {
             told.lock().unwrap()[rank as usize] = bytes.to_vec();
@@ -190,7 +244,7 @@ fn processes_without_a_server_meet_at_rank_0() {
     let (port, _taken) = taken_port();
     let lookup = torchrun(port, Some(SECRET));
     run(3, |rank| {
-        let started = Started { by: ForeignLauncher::Torchrun, rank, size: Some(3) };
+        let started = Started { by: ForeignLauncher::Torchrun, rank: Some(rank), size: Some(3) };
         join_started(&started, Settings::default(), &lookup)
     });
 }

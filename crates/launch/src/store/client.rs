@@ -18,7 +18,6 @@ use crate::{JobError, MEET_TIME, NodeEnd, Secret, Settings};
 use answering::{Answering, NewsCallbacks};
 use connect::{Connected, Process, Search};
 use oikaze_os::origin::Origin;
-use oikaze_os::pmix::Pmix;
 use oikaze_os::signals::spawn;
 use resume::{Link, Unanswered};
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time limit for the store's answer to a request that needs no waiting.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
@@ -74,7 +73,7 @@ pub(crate) struct ForeignJob {
     pub(crate) store: Option<Server>,
     /// Connection to the launcher's server, which takes its end for the end of the process. It is
     /// only kept.
-    pub(crate) _launcher: Option<Mutex<Pmix>>,
+    pub(crate) _launcher: Option<Mutex<Box<dyn Send>>>,
 }
 
 /// Connection to the store.
@@ -96,7 +95,8 @@ impl Client {
     /// The store cannot be reached, does not prove the secret, or refuses this process.
     pub fn connect(place: NodePlace, settings: Settings) -> Result<Client, JobError> {
         let resolved = connect::resolve(&place.store);
-        Client::search(place, settings, resolved, false)
+        let limit = settings.time_limit.unwrap_or(MEET_TIME);
+        Client::search(place, settings, resolved, (limit, false))
     }
 
     /// Connects as [`Client::connect`] does, to a store that may not be there yet. Its name may not
@@ -106,11 +106,12 @@ impl Client {
     /// As [`Client::connect`]; that the store is not there, when the time limit has passed.
     pub(crate) fn connect_late(place: NodePlace, settings: Settings) -> Result<Client, JobError> {
         let limit = settings.time_limit.unwrap_or(MEET_TIME);
-        let mut clock = Clock::new();
+        let begun = Instant::now();
         loop {
             let resolved = connect::resolve(&place.store);
-            if !resolved.0.is_empty() || clock.now() >= limit {
-                return Client::search(place, settings, resolved, true);
+            let left = limit.saturating_sub(begun.elapsed());
+            if !resolved.0.is_empty() || left.is_zero() {
+                return Client::search(place, settings, resolved, (left, true));
             }
             std::thread::sleep(RESOLVE_PAUSE);
         }
@@ -120,9 +121,8 @@ impl Client {
         place: NodePlace,
         settings: Settings,
         (addresses, unresolved): (Vec<SocketAddr>, Vec<(String, Reason)>),
-        opens_late: bool,
+        (limit, opens_late): (Duration, bool),
     ) -> Result<Client, JobError> {
-        let limit = settings.time_limit.unwrap_or(MEET_TIME);
         let process = Process::new()?;
         let search = Search {
             place: &place,

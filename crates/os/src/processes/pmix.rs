@@ -3,10 +3,13 @@
 //! The library is loaded when it is needed, so that programs run where it is not installed. An MPI
 //! library in the same process shares it, and both count how often it was initialised.
 
+use crate::processes::origin::Origin;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
+/// Name of the library's file.
+const NAME: &str = "libpmix.so.2";
 /// Longest name of a namespace, with its zero.
 const NAMESPACE_LEN: usize = 256;
 /// Longest key, with its zero.
@@ -87,6 +90,7 @@ struct Library {
 pub struct Pmix {
     library: Library,
     me: Process,
+    origin: Origin,
 }
 
 impl Pmix {
@@ -96,13 +100,13 @@ impl Pmix {
     /// # Errors
     /// The text says that the library is missing, or what it reports.
     pub fn connect(prefixes: &[&Path]) -> Result<Pmix, String> {
-        let library = Library::load(prefixes)?;
+        let library = Library::load(NAME, prefixes)?;
         let mut me = Process { namespace: [0; NAMESPACE_LEN], rank: 0 };
         // SAFETY: `me` has the layout of `pmix_proc_t` and is written by the call; no array is
         // given.
         let status = unsafe { (library.init)(&raw mut me, null_mut(), 0) };
         library.check("PMIx_Init", status)?;
-        Ok(Pmix { library, me })
+        Ok(Pmix { library, me, origin: Origin::here() })
     }
 
     /// Returns this process's rank.
@@ -185,6 +189,10 @@ impl Pmix {
 
 impl Drop for Pmix {
     fn drop(&mut self) {
+        // The library would wait for its threads, which a child of fork does not have (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
         // SAFETY: pairs with `PMIx_Init`; the library counts both. It was told no array.
         let _ = unsafe { (self.library.finalize)(null(), 0) };
     }
@@ -221,7 +229,7 @@ impl Info {
     fn flag(name: &CStr) -> Info {
         let mut key = [0; KEY_LEN];
         for (to, from) in key.iter_mut().zip(name.to_bytes()) {
-            *to = from.cast_signed();
+            *to = c_char::from_ne_bytes([*from]);
         }
         let mut data = Data { word: 0 };
         data.flag = true;
@@ -230,12 +238,11 @@ impl Info {
 }
 
 impl Library {
-    fn load(prefixes: &[&Path]) -> Result<Library, String> {
-        const NAME: &str = "libpmix.so.2";
-        let in_prefixes = prefixes.iter().map(|prefix| prefix.join("lib").join(NAME));
+    fn load(name: &str, prefixes: &[&Path]) -> Result<Library, String> {
+        let in_prefixes = prefixes.iter().map(|prefix| prefix.join("lib").join(name));
         let paths = in_prefixes.map(|path| path.to_string_lossy().into_owned());
         let mut failed = String::new();
-        for path in paths.chain([NAME.to_owned()]) {
+        for path in paths.chain([name.to_owned()]) {
             let Ok(name) = CString::new(path) else { continue };
             // SAFETY: the name ends with a zero. The initialisers of the library run, as for every
             // library of a launcher that the user has chosen.
@@ -313,9 +320,8 @@ mod tests {
 
     #[test]
     fn library_that_is_missing_is_named() {
-        let prefix = Path::new("/nowhere");
-        if let Err(why) = Library::load(&[prefix]).map(drop) {
-            assert!(why.contains("libpmix.so.2") && why.contains("libpmix2"), "{why}");
-        }
+        let missing = Library::load("libpmix-of-nobody.so.2", &[Path::new("/nowhere")]);
+        let why = missing.map(drop).unwrap_err();
+        assert!(why.contains("libpmix-of-nobody.so.2") && why.contains("libpmix2"), "{why}");
     }
 }
