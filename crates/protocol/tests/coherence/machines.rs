@@ -4,6 +4,7 @@
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
 use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::LockMode;
 
 const WHY: &str = "out of mappings";
 
@@ -55,6 +56,25 @@ fn locks_fail_where_a_page_could_not_be_changed() {
         fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.unlock(3, token, m)));
         fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.lock(4, token, m)));
         barriers_fail(&mut cluster);
+    }
+}
+
+/// COH-7.15, COH-8.5: a request that writes, of a node that cannot go on, holds up none that reads.
+#[test]
+fn requests_that_read_pass_by_one_of_a_node_that_cannot_continue() {
+    let reads = LockMode { tries: false, reads: true };
+    for seed in 0..30 {
+        let mut cluster = Cluster::with_array(3, seed, 3);
+        cluster.succeeds(0, |c, token, m| c.lock_in_mode(3, reads, token, m));
+        let writer = cluster.call(2, |c, token, m| c.lock(3, token, m));
+        cluster.run_until_quiet();
+        let reader = cluster.call(1, |c, token, m| c.lock_in_mode(3, reads, token, m));
+        cluster.run_until_quiet();
+        assert_eq!(cluster.take(1, reader), None, "seed {seed}: node 2 waits to write");
+        cluster.nodes[2].machine.fail_next = true;
+        cluster.run(vec![Thread::new(2, vec![Op::Load(Cell::word(1, 0))])]);
+        fails(&mut cluster, 2, |_| writer);
+        cluster.all_succeeded([(1, reader)]);
     }
 }
 

@@ -324,10 +324,14 @@ impl Locks {
     }
 
     /// Fails all waiting requests. A lock that is granted later goes directly back.
-    pub fn fail(&mut self, error: &CoherenceError, mail: &mut Mailbox) {
-        let tokens: Vec<Token> =
-            self.requests.values_mut().filter_map(|request| request.token.take()).collect();
-        tokens.into_iter().for_each(|token| mail.fail(token, error.clone()));
+    pub fn fail(&mut self, error: &CoherenceError, base: &mut Base<'_>) {
+        for (number, request) in &mut self.requests {
+            let Some(token) = request.token.take() else { continue };
+            base.mail.fail(token, error.clone());
+            if request.is_abandoned() {
+                request.tell_manager(*number, true, base);
+            }
+        }
     }
 
     /// Returns the request to which this node will grant a lock itself, if it knows one that can

@@ -178,7 +178,7 @@ impl Coherence {
         if let Some(error) = self.failing.take_news() {
             let (up, mut w) = self.parts();
             up.collectives.fail(&error, &mut w.base);
-            up.locking.locks.fail(&error, w.base.mail);
+            up.locking.locks.fail(&error, &mut w.base);
             up.targets.fail(&error, None, w.base.mail);
         }
     }
