@@ -675,7 +675,8 @@ impl Lock {
         self.take(py, |job| take(job).map(Some)).map(drop)
     }
 
-    /// Acquires the lock if no other thread or node has it. Returns whether it did.
+    /// Acquires the lock if no other thread or node has it; a lock for reading, if nobody has it by
+    /// `lock` or waits so. Returns whether it did.
     ///
     /// `timeout` is in seconds; with it, waits for the lock for so long.
     #[pyo3(signature = (timeout = None))]

@@ -173,7 +173,7 @@ fn many_threads_wait_for_one_lock() {
         thread::scope(|scope| {
             if let Some(held) = held {
                 scope.spawn(move || {
-                    // A request that ends keeps its place until the lock is free.
+                    // A request that ends keeps its place for the next thread that asks.
                     assert!(job.lock_for(3, Duration::from_millis(1)).is_err());
                     while lock_waiters(job, 3).is_some_and(|waiting| waiting < 50) {
                         thread::yield_now();
