@@ -65,7 +65,7 @@
 #define OIK_NODES_MAX 4096
 
 /**
- * Number of bytes that `oik_gather` gathers from each process.
+ * Number of bytes that `oik_exchange` gathers from each process.
  */
 #define OIK_GATHERED 1024
 
@@ -347,7 +347,7 @@ typedef struct {
  * Gathers `OIK_GATHERED` bytes at `mine` from each process into `all`, in the order of the ranks.
  * Returns 0, or another number if it has failed.
  */
-typedef int32_t (*oik_gather)(const void *mine, void *all, void *context);
+typedef int32_t (*oik_exchange)(const void *mine, void *all, void *context);
 
 /**
  * An operation that has ended.
@@ -1272,7 +1272,7 @@ oik_status oik_join_with(oik_settings *settings, oik_job **job);
 oik_status oik_join_gathering(oik_settings *settings,
                               uint32_t rank,
                               uint32_t size,
-                              oik_gather gather,
+                              oik_exchange gather,
                               void *context,
                               oik_job **job);
 

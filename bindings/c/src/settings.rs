@@ -42,12 +42,12 @@ impl Settings {
     }
 }
 
-/// Number of bytes that `oik_gather` gathers from each process.
+/// Number of bytes that `oik_exchange` gathers from each process.
 pub const OIK_GATHERED: usize = 1024;
 
 /// Gathers `OIK_GATHERED` bytes at `mine` from each process into `all`, in the order of the ranks.
 /// Returns 0, or another number if it has failed.
-pub type oik_gather = Option<extern "C" fn(mine: Bytes, all: BytesMut, context: BytesMut) -> i32>;
+pub type oik_exchange = Option<extern "C" fn(mine: Bytes, all: BytesMut, context: BytesMut) -> i32>;
 
 /// Calls the program's function with bytes of its length. What is shorter ends with zeros.
 fn gathered(
@@ -92,7 +92,7 @@ functions! {
     /// C++ leaves it. Thread-safe.
     ///
     /// Errors: as `oik_join`; `OIK_JOB` if `gather` returns another number than 0.
-    oik_join_gathering(settings: *mut oik_settings, rank: u32, size: u32, gather: Raw<oik_gather>,
+    oik_join_gathering(settings: *mut oik_settings, rank: u32, size: u32, gather: Raw<oik_exchange>,
         context: Raw<BytesMut>) -> job: Joined = {
         let settings = settings.get().clone();
         let gather = gather.ok_or_else(|| CallError::invalid("gather is NULL; pass a function"))?;
