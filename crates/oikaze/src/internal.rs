@@ -7,5 +7,5 @@ use crate::job::handle::Job;
 
 /// Returns how many requests wait for a lock in the memory of this machine, if it is there.
 pub fn lock_waiters(job: &Job, lock: u64) -> Option<usize> {
-    job.node.coherence.calls.lock_view(lock).map(|view| view.waiting)
+    job.node.coherence.calls.lock_view(lock, job.node.as_ref()).map(|view| view.waiting)
 }

@@ -100,8 +100,9 @@ impl JobLocks {
 
     /// Describes a lock, if it has an entry.
     #[must_use]
-    pub fn view(&self, lock: u64) -> Option<LockView> {
-        self.locks.known_entry(lock).map(|entry| self.locks.view(entry))
+    pub fn view(&self, lock: u64, host: &impl LockHost) -> Option<LockView> {
+        let is_dead = |rank| self.is_dead(rank, host);
+        self.locks.known_entry(lock).map(|entry| self.locks.view(entry, &is_dead))
     }
 
     /// Requests a lock, alone or for reading. Returns `None` while there is no room for the
@@ -171,6 +172,10 @@ impl JobLocks {
         if ticket.reads() && state == LockState::Holds {
             // Its ticket is over, and the next one may be at the head of the queue.
             self.hand_over(LockTicket::of_nobody(ticket.entry()), host);
+        }
+        if ticket.reads() && state == LockState::Done {
+            // A writer may have seen a reader that was counted in vain.
+            self.wake_writer(self.locks.writer_to_wake(ticket.entry()), host);
         }
         state
     }
@@ -273,7 +278,12 @@ impl JobLocks {
     }
 
     fn end_reading(&self, entry: usize, all: bool, host: &impl LockHost) {
-        if let Some(rank) = self.locks.end_reading(entry, all) {
+        self.wake_writer(self.locks.end_reading(entry, all), host);
+    }
+
+    /// Wakes the member that waits for readers to end, if there is one.
+    fn wake_writer(&self, rank: Option<Rank>, host: &impl LockHost) {
+        if let Some(rank) = rank {
             self.wake_member(rank, host);
         }
     }

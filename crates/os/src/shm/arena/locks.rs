@@ -368,7 +368,7 @@ impl Locks {
             }
             return LockState::Holds;
         }
-        // Others took this member for dead.
+        // Others took this member for dead, or it leaves. The caller looks for a writer to wake.
         self.count_reader(entry, |readers| readers.checked_sub(1));
         LockState::Done
     }
@@ -416,6 +416,12 @@ impl Locks {
         if !self.count_reader(entry, less) {
             return None;
         }
+        self.writer_to_wake(entry)
+    }
+
+    /// Returns the member that has waited for readers to end, if it must be told that a reader of
+    /// this member is gone.
+    pub fn writer_to_wake(&self, entry: usize) -> Option<Rank> {
         // Either this member sees the ticket that waits, or its member sees that a reader is gone.
         fence(Ordering::SeqCst);
         let next = self.taken(entry, self.head(entry))?;
@@ -553,8 +559,8 @@ impl Locks {
     }
 
     /// Describes a lock.
-    pub fn view(&self, entry: usize) -> LockView {
-        let reader = self.readers(entry).next();
+    pub fn view(&self, entry: usize, is_dead: &impl Fn(Rank) -> bool) -> LockView {
+        let reader = self.readers(entry).find(|member| !is_dead(*member));
         let waits = |word: TicketWord| match word.state() {
             LockState::Waits => true,
             // One that writes waits for those that read.
@@ -564,7 +570,13 @@ impl Locks {
         let mut waiting = self.queue(entry).filter(|(_, word)| waits(*word));
         let first = waiting.next().map(|(_, word)| word.rank());
         let waiting = usize::from(first.is_some()) + waiting.count();
-        LockView { holder: reader.or_else(|| Some(self.holder(entry)?.0)), first, waiting }
+        // A reader may be counted for a moment beside one that writes (COH-16.12).
+        let writer = self.holder(entry);
+        let holder = match writer {
+            Some((rank, LockState::Holds)) => Some(rank),
+            _ => reader.or_else(|| Some(writer?.0)),
+        };
+        LockView { holder, first, waiting }
     }
 }
 
@@ -747,7 +759,10 @@ mod tests {
             two.end(ticket);
         }
         assert_eq!(tickets.len(), 2);
-        assert_eq!(one.view(entry), LockView { holder: Some(0), first: None, waiting: 0 });
+        assert_eq!(
+            one.view(entry, &|_| false),
+            LockView { holder: Some(0), first: None, waiting: 0 }
+        );
         one.end(held);
         assert_eq!(one.advance(held, &nobody), None, "nobody waits");
         assert!(!one.is_taken(entry, false, &nobody));
@@ -769,7 +784,10 @@ mod tests {
         (0..3 * QUEUE).for_each(|_| read(&two));
         let writer = one.take_ticket(entry, false).unwrap();
         one.advance(writer, &nobody);
-        assert_eq!(one.view(entry), LockView { holder: Some(0), first: Some(0), waiting: 1 });
+        assert_eq!(
+            one.view(entry, &|_| false),
+            LockView { holder: Some(0), first: Some(0), waiting: 1 }
+        );
         for _ in 0..3 * QUEUE {
             assert_eq!(two.end_reading(entry, false), Some(0));
         }
@@ -779,6 +797,25 @@ mod tests {
         one.end_reading(entry, true);
         assert!(one.has_lock(writer));
         assert_eq!(one.look(writer, &nobody), LockState::Holds);
+    }
+
+    /// COH-16.12: a dead member that read has the lock no longer.
+    #[test]
+    fn view_names_no_dead_reader() {
+        let [one, two, three, ..] = members();
+        let (entry, is_dead) = (one.entry(0).unwrap(), |rank| rank == 0);
+        for locks in [&one, &two] {
+            let ticket = locks.take_ticket(entry, true).unwrap();
+            locks.advance(ticket, &|_| false);
+            assert_eq!(locks.look(ticket, &|_| false), LockState::Holds);
+        }
+        assert_eq!(three.view(entry, &|_| false).holder, Some(0));
+        assert_eq!(three.view(entry, &is_dead).holder, Some(1));
+        two.end_reading(entry, false);
+        assert_eq!(three.view(entry, &is_dead).holder, None);
+        let writer = three.take_ticket(entry, false).unwrap();
+        three.advance(writer, &is_dead);
+        assert_eq!(two.view(entry, &|_| false).holder, Some(2), "it holds the lock");
     }
 
     #[test]
@@ -791,7 +828,10 @@ mod tests {
         one.advance(tickets[0], &|_| false);
         (0..2).for_each(|_| one.end(tickets[0]));
         one.advance(tickets[0], &|_| false);
-        assert_eq!(one.view(entry), LockView { holder: Some(0), first: Some(0), waiting: 62 });
+        assert_eq!(
+            one.view(entry, &|_| false),
+            LockView { holder: Some(0), first: Some(0), waiting: 62 }
+        );
         let last = two.take_ticket(entry, false).unwrap();
         for ticket in &tickets[1..] {
             assert_eq!(one.look(*ticket, &|_| false), LockState::Holds);
@@ -830,7 +870,7 @@ mod tests {
                     let _ = (one.look(ticket, &|_| false), one.end_reading(entry, reads));
                     one.end(ticket);
                 }
-                let _ = (one.view(entry), one.holder(entry), one.own_ticket(entry));
+                let _ = (one.view(entry, &|_| false), one.holder(entry), one.own_ticket(entry));
             }
         }
     }

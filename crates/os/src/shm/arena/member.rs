@@ -572,6 +572,34 @@ mod tests {
         }
     }
 
+    /// COH-16.12: a member counts a reader, and finds that its ticket is over. It takes the reader
+    /// back, for which another member may wait.
+    #[test]
+    fn sleeper_on_a_word_is_woken_by_a_reader_counted_in_vain() {
+        for repetition in 0..REPETITIONS {
+            let [sleeper, reader, other] = members();
+            let entry = reader.locks().entry(5).unwrap();
+            let over = reader.locks().request(entry, true, &NobodyDied).unwrap();
+            let counted = reader.locks().request(entry, true, &NobodyDied).unwrap();
+            assert_eq!(reader.locks().look(counted, &NobodyDied), LockState::Holds);
+            reader.locks().end(over, &NobodyDied);
+            let ticket = sleeper.locks().request(entry, false, &NobodyDied);
+            sleeper.begin_lock_wait(LockWaiter { entry, ticket });
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
+                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
+                    }
+                });
+                let_sleep(repetition, &other);
+                let locks = Locks::new(reader.locks().memory(), 1, 3);
+                // The step itself wakes nobody.
+                let _ = locks.end_reading(entry.place(), false);
+                assert_eq!(reader.locks().look(over, &NobodyDied), LockState::Done);
+            });
+        }
+    }
+
     /// COH-16.10: requests fill a queue.
     #[test]
     fn sleeper_on_a_word_is_woken_when_a_queue_has_room() {

@@ -7,7 +7,7 @@
 use crate::node::driver::WordPolls;
 use crate::sync::lock;
 use oikaze_engine::{Completion, Failure, Request, Value};
-use oikaze_os::shm::{Arena, ArenaWait, CallWay, OwnedInterval};
+use oikaze_os::shm::{Arena, ArenaWait, CallWay, LockHost, OwnedInterval};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::LockView;
 use std::collections::VecDeque;
@@ -400,8 +400,8 @@ impl JobCalls {
     }
 
     /// Describes a lock, if it has an entry in the arena.
-    pub fn lock_view(&self, lock: u64) -> Option<LockView> {
-        self.arena.as_ref()?.locks().view(lock)
+    pub fn lock_view(&self, lock: u64, host: &impl LockHost) -> Option<LockView> {
+        self.arena.as_ref()?.locks().view(lock, host)
     }
 
     /// Sleeps for at most this time until the call that this node has come to has ended, until

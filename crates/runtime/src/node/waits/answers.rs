@@ -149,7 +149,7 @@ impl Node {
     /// Returns the state of a lock in the arena, or as this node manages it.
     fn lock_view(&self, lock: u64) -> Option<LockView> {
         let managed = || self.with_engine(|engine| engine.coherence().lock_view(lock));
-        self.coherence.calls.lock_view(lock).or_else(managed)
+        self.coherence.calls.lock_view(lock, self).or_else(managed)
     }
 
     /// Returns the nodes that have not come to the collective of coherence under way, and those
@@ -213,7 +213,7 @@ impl Facts for Asking<'_> {
     }
 
     fn lock_here(&self, lock: u64) -> Option<String> {
-        let view = self.waits.with_node(|node| node.coherence.calls.lock_view(lock));
+        let view = self.waits.with_node(|node| node.coherence.calls.lock_view(lock, node.as_ref()));
         view.flatten().map(lock_answer)
     }
 
