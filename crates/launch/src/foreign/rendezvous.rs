@@ -162,7 +162,7 @@ fn first_of(list: &str) -> Option<String> {
         Some(numbers) => numbers.split(['-', ',', ']']).next().filter(|text| !text.is_empty())?,
         None => "",
     };
-    // What follows the bracket belongs to the name: `rack[1-2]-node`.
+    // The text behind the bracket belongs to the name: `rack[1-2]-node`.
     let tail = match number {
         "" => "",
         _ => rest.split_once(']').map(|(_, tail)| tail.split([',', '[']).next().unwrap_or(""))?,

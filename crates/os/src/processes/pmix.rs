@@ -98,7 +98,7 @@ impl Pmix {
     /// lie, besides where the loader finds it.
     ///
     /// # Errors
-    /// The text says that the library is missing, or what it reports.
+    /// The text says that the library is missing, or which failure it reports.
     pub fn connect(prefixes: &[&Path]) -> Result<Pmix, String> {
         let library = Library::load(NAME, prefixes)?;
         let mut me = Process { namespace: [0; NAMESPACE_LEN], rank: 0 };
@@ -131,7 +131,7 @@ impl Pmix {
     /// Publishes a text, which others get after the next fence.
     ///
     /// # Errors
-    /// What the library reports.
+    /// The library reports a failure.
     pub fn put(&self, key: &CStr, text: &str) -> Result<(), String> {
         let text = CString::new(text).map_err(|why| why.to_string())?;
         let mut value = Value::text(&text);
@@ -145,7 +145,7 @@ impl Pmix {
     /// Waits until all processes of the job have come, and collects what they have published.
     ///
     /// # Errors
-    /// What the library reports.
+    /// The library reports a failure.
     pub fn fence(&self) -> Result<(), String> {
         let mut all = self.me;
         all.rank = ALL;
@@ -158,7 +158,7 @@ impl Pmix {
     /// Returns the text that a process has published.
     ///
     /// # Errors
-    /// There is none, or what the library reports.
+    /// There is none, or the library reports a failure.
     pub fn text(&self, rank: u32, key: &CStr) -> Result<String, String> {
         let value = self.get(rank, key)?;
         // SAFETY: the library has made this value. Its type is checked before its text is read,

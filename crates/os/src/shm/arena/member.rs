@@ -467,7 +467,7 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::super::job_locks::LockHost;
-    use super::super::locks::LockState;
+    use super::super::locks::{LockState, LockTicket};
     use super::*;
     use std::thread;
 
@@ -480,6 +480,13 @@ mod tests {
     fn let_sleep(repetition: u32, waker: &Arena) {
         while repetition.is_multiple_of(2) && !waker.words.have_word_sleepers() {
             thread::yield_now();
+        }
+    }
+
+    /// Sleeps on a word until this member has the lock of its ticket.
+    fn sleep_until_held(sleeper: &Arena, ticket: Option<LockTicket>) {
+        while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
+            assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
         }
     }
 
@@ -534,11 +541,7 @@ mod tests {
             let ticket = sleeper.locks().request(entry, false, &NobodyDied);
             sleeper.begin_lock_wait(LockWaiter { entry, ticket });
             thread::scope(|scope| {
-                scope.spawn(|| {
-                    while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
-                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
-                    }
-                });
+                scope.spawn(|| sleep_until_held(&sleeper, ticket));
                 let_sleep(repetition, &other);
                 holder.locks().give_back(held, &NobodyDied);
             });
@@ -558,11 +561,7 @@ mod tests {
             let ticket = sleeper.locks().request(entry, true, &NobodyDied);
             sleeper.begin_lock_wait(LockWaiter { entry, ticket });
             thread::scope(|scope| {
-                scope.spawn(|| {
-                    while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
-                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
-                    }
-                });
+                scope.spawn(|| sleep_until_held(&sleeper, ticket));
                 let_sleep(repetition, &writer);
                 writer.locks().give_back(held, &NobodyDied);
             });
@@ -586,11 +585,7 @@ mod tests {
             let ticket = sleeper.locks().request(entry, false, &NobodyDied);
             sleeper.begin_lock_wait(LockWaiter { entry, ticket });
             thread::scope(|scope| {
-                scope.spawn(|| {
-                    while sleeper.locks().look(ticket.unwrap(), &NobodyDied) != LockState::Holds {
-                        assert!(sleeper.sleep_on_word(&AtomicU64::new(0), FOR_EVER));
-                    }
-                });
+                scope.spawn(|| sleep_until_held(&sleeper, ticket));
                 let_sleep(repetition, &other);
                 let locks = Locks::new(reader.locks().memory(), 1, 3);
                 // The step itself wakes nobody.

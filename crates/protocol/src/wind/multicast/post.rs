@@ -34,7 +34,7 @@ impl GroupStream {
             .map(|(rank, _)| self.index_of(*rank).filter(|index| is_proven(*index)))
             .collect();
         let enough = proven.iter().flatten().count() >= GROUP_RECEIVERS_MIN;
-        // What costs credit is not shared, because another member can have forged what it costs.
+        // A message that costs credit is not shared, because a member can have forged its cost.
         let may_share = !message.body.is_empty() && !message.charge.is_credited();
         let shares = enough && may_share && self.is_usable();
         let mut shared = SharedMessage { offset: 0, to: Vec::new() };
