@@ -1,4 +1,4 @@
-"""Programs of the book's chapter on Python."""
+"""Programs of the book's chapter on Python, and its manifests for Kubernetes."""
 
 import re
 import subprocess
@@ -41,3 +41,28 @@ def test_rows_of_the_table_stand_in_the_program():
     assert len(rows) > 30
     missing = [call for call in calls if call not in PROGRAMS[-1]]
     assert not missing
+
+
+@pytest.mark.long
+def test_manifests_match_the_schemas_of_kubernetes():
+    import kubernetes_validate
+    import yaml
+
+    chapter = CHAPTER.with_name("launchers.md").read_text()
+    manifests = [
+        manifest
+        for text in re.findall(r"```yaml\n(.*?)```", chapter, flags=re.DOTALL)
+        for manifest in yaml.safe_load_all(text)
+    ]
+    assert [one["kind"] for one in manifests] == ["Service", "Job", "NetworkPolicy"]
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+    service, job, policy = manifests
+    # One name ties the three together.
+    pod = job["spec"]["template"]
+    assert pod["spec"]["subdomain"] == service["metadata"]["name"]
+    for selector in service["spec"]["selector"], policy["spec"]["podSelector"]["matchLabels"]:
+        assert selector.items() <= pod["metadata"]["labels"].items()
+    variables = {one["name"]: one for one in pod["spec"]["containers"][0]["env"]}
+    assert variables["OIKAZE_SIZE"]["value"] == str(job["spec"]["completions"])
+    assert job["spec"]["parallelism"] == job["spec"]["completions"]

@@ -20,6 +20,8 @@ chapters! {
     collectives: "collectives.md",
     mpi: "mpi.md",
     running: "running.md",
+    launchers: "launchers.md",
+    clouds: "clouds.md",
     firewalls_and_containers: "firewalls-and-containers.md",
     observing: "observing.md",
     tuning: "tuning.md",

@@ -6,6 +6,17 @@ use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Commands of `<linux/ethtool.h>`: lengths of sets of names, a set of names, and the counters.
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+/// The set of the counters' names.
+const ETH_SS_STATS: u32 = 1;
+/// Bytes of one name (`ETH_GSTRING_LEN`).
+const NAME_LEN: usize = 32;
+/// Maximum number of counters of one driver that are read.
+const DRIVER_COUNTERS_MAX: u32 = 1 << 16;
+
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -67,17 +78,62 @@ impl Probe {
         usize::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
     }
 
-    /// Asks by ioctl and not from /sys, which may show another network namespace.
+    /// Returns the counters that this interface's driver has of its own, each with its name, as
+    /// `ethtool -S` shows them. Returns `None` if there is no interface of that name, or its driver
+    /// has no counters.
+    #[must_use]
+    pub fn driver_counters(&self, name: &str) -> Option<Vec<(String, u64)>> {
+        let (command, mask) =
+            (ETHTOOL_GSSET_INFO.to_ne_bytes(), (1_u64 << ETH_SS_STATS).to_ne_bytes());
+        // `struct ethtool_sset_info`: command, reserved, mask of sets, and a length for each.
+        let mut info = [command.as_slice(), &[0; 4], &mask, &[0; 8]].concat();
+        let request = self.ethtool(name, &mut info)?;
+        let count = u32::from_ne_bytes(*request.get(16..)?.first_chunk()?);
+        if count == 0 || count > DRIVER_COUNTERS_MAX {
+            return None;
+        }
+        // The kernel writes as many as the driver has at the time of the call.
+        let room = 2 * count as usize + 1024;
+        let set = [ETHTOOL_GSTRINGS.to_ne_bytes(), ETH_SS_STATS.to_ne_bytes(), count.to_ne_bytes()];
+        // `struct ethtool_gstrings`: command, set, number of names, and the names.
+        let mut names = set.concat();
+        names.resize(names.len() + room * NAME_LEN, 0);
+        // `struct ethtool_stats`: command, number of counters, and the counters.
+        let mut values = [ETHTOOL_GSTATS.to_ne_bytes(), count.to_ne_bytes()].concat();
+        values.resize(values.len() + room * size_of::<u64>(), 0);
+        let names = self.ethtool(name, &mut names)?.get(12..)?.as_chunks::<NAME_LEN>().0;
+        let values = self.ethtool(name, &mut values)?.get(8..)?.as_chunks().0;
+        let text = |name: &[u8; NAME_LEN]| {
+            let end = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_LEN);
+            String::from_utf8_lossy(&name[..end]).into_owned()
+        };
+        let both = names.iter().zip(values).take(count as usize);
+        Some(both.map(|(name, value)| (text(name), u64::from_ne_bytes(*value))).collect())
+    }
+
+    /// Passes one command of `<linux/ethtool.h>`, and returns it with its answer.
+    fn ethtool<'a>(&self, name: &str, command: &'a mut [u8]) -> Option<&'a [u8]> {
+        self.ask_with(name, libc::SIOCETHTOOL as libc::Ioctl, command.as_mut_ptr())?;
+        Some(command)
+    }
+
     fn ask(&self, name: &str, what: libc::Ioctl) -> Option<libc::ifreq> {
+        self.ask_with(name, what, core::ptr::null_mut())
+    }
+
+    /// Asks by ioctl and not from /sys, which may show another network namespace. The command at
+    /// `data`, if any, has room for its answer.
+    fn ask_with(&self, name: &str, what: libc::Ioctl, data: *mut u8) -> Option<libc::ifreq> {
         // SAFETY: `ifreq` is plain data for which zeros are valid.
         let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+        request.ifr_ifru.ifru_data = data.cast();
         // One byte less than the array, so that the last byte stays the terminating zero.
         let room = request.ifr_name.len() - 1;
         for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
             *to = *from as libc::c_char;
         }
         // SAFETY: what is asked reads the name and writes its answer in the one `ifreq` it is
-        // given.
+        // given, or at `data`, where there is room.
         (unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) } == 0).then_some(request)
     }
 }
@@ -167,6 +223,19 @@ mod tests {
             .find(|interface| interface.address == IpAddr::from([127, 0, 0, 1]))
             .expect("127.0.0.1 in this namespace");
         assert!(lo.up && lo.prefix == 8 && lo.index > 0, "{lo:?}");
+    }
+
+    #[test]
+    fn counters_of_drivers_have_names() {
+        let probe = Probe::open().unwrap();
+        // Loopback has none, and most others have some.
+        assert_eq!(probe.driver_counters("lo"), None);
+        assert_eq!(probe.driver_counters("no interface of this name"), None);
+        for interface in list().unwrap() {
+            for (name, _) in probe.driver_counters(&interface.name).unwrap_or_default() {
+                assert!(!name.is_empty() && name.is_ascii(), "{name:?}");
+            }
+        }
     }
 
     #[test]

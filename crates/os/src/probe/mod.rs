@@ -4,6 +4,7 @@
 //! Features are tried, not looked up. A version says what a kernel may be able to do, but a sandbox
 //! decides what it permits. Probing does not change the machine, and everything tried is undone.
 
+mod drops;
 mod kernel;
 mod limits;
 mod multicast;
@@ -90,6 +91,7 @@ pub fn probe(without: &DisabledFeatures) -> Vec<Finding> {
     findings.extend(sharing::findings(without));
     findings.extend(network::findings(without));
     findings.extend(multicast::findings(without));
+    findings.extend(drops::findings());
     findings.extend(placement::findings(without));
     findings.push(sealing::finding(without));
     findings
