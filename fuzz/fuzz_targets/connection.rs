@@ -25,6 +25,9 @@ impl Handler for Anything {
             _ => Admission::Refuse(Refusal::Malformed),
         }
     }
+    fn may_be_shared(&self, _: Class, _: &[u8]) -> bool {
+        true
+    }
     fn place(&mut self, _: Rank, _: u64, _: u64, _: &[u8]) {}
     fn deliver(
         &mut self,

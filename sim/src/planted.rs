@@ -20,6 +20,7 @@ pub fn catchable() -> impl Iterator<Item = Bug> {
             || Bug::OF_DEPARTURES.contains(bug)
             || Bug::OF_MOVING_HOMES.contains(bug)
             || Bug::OF_MULTICAST.contains(bug)
+            || Bug::OF_FORGERIES.contains(bug)
     };
     Bug::ALL.into_iter().filter(move |bug| !is_beyond(bug))
 }

@@ -90,13 +90,18 @@ impl<P: Pages> Layers<P> {
         self.coherence.owes() || self.rma.answers() > 0
     }
 
+    /// Called when a message that is being placed will never be whole.
+    pub fn abort_placement(&mut self, from: Rank, number: u64) {
+        if let Some(placement) = self.placing.remove(&(from, number)) {
+            placement.abort();
+            self.unplaced += 1;
+        }
+    }
+
     /// Called when messages of these senders that have begun will never be whole.
     pub fn abort_placements(&mut self, of: impl Fn(Rank) -> bool) {
-        while let Some(&key) = self.placing.keys().find(|(from, _)| of(*from)) {
-            if let Some(placement) = self.placing.remove(&key) {
-                placement.abort();
-                self.unplaced += 1;
-            }
+        while let Some(&(from, number)) = self.placing.keys().find(|(from, _)| of(*from)) {
+            self.abort_placement(from, number);
         }
     }
 

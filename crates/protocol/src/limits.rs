@@ -247,6 +247,14 @@ pub const GRANT_TIME: Duration = Duration::from_millis(50);
 pub const GROUP_MEMBERS_MAX: usize = 32;
 /// Maximum number of streams to which one node sends, and that it follows of one peer.
 pub const GROUP_STREAMS_MAX: usize = 8;
+/// Time after which a small datagram tells a peer which messages are settled, if no other datagram
+/// has told it (WIND-12.14).
+pub const SETTLED_DELAY: Duration = Duration::from_millis(20);
+/// Maximum distance between numbers of one stream that a member follows at one place.
+pub const GROUP_NUMBERS_NEAR: u64 = 1 << 16;
+/// Number of datagrams after which a member follows the numbers of a stream where these lie, if
+/// none came where it has followed them.
+pub const GROUP_MOVED_MIN: u32 = 8;
 /// Minimum number of members to which a message goes by group datagrams.
 pub const GROUP_RECEIVERS_MIN: usize = 2;
 /// Minimum length of a body, in bytes, that goes by group datagrams. A shorter body shares its

@@ -128,6 +128,12 @@ bugs! {
     TakeNumberOfOther = 112,
     ForgetLeftOut = 113,
     ForgetGroupFlight = 114,
+    TakeAnyByGroup = 115,
+    KeepForgedInPlace = 116,
+    RefuseForged = 117,
+    GiveForgedAllRoom = 118,
+    TellSettledByChance = 119,
+    TrustFarNumbers = 120,
 }
 
 impl Bug {
@@ -205,6 +211,17 @@ impl Bug {
         Bug::TakeNumberOfOther,
         Bug::ForgetLeftOut,
         Bug::ForgetGroupFlight,
+    ];
+
+    /// Bugs of what a member does with group datagrams that another one has forged (WIND-12.11 to
+    /// 12.14). Only the tests of forgeries show them.
+    pub const OF_FORGERIES: [Bug; 6] = [
+        Bug::TakeAnyByGroup,
+        Bug::KeepForgedInPlace,
+        Bug::RefuseForged,
+        Bug::GiveForgedAllRoom,
+        Bug::TellSettledByChance,
+        Bug::TrustFarNumbers,
     ];
 
     /// Bugs of updates of shared arrays (COH-10). They need schedules that the model of shared

@@ -2,6 +2,7 @@
 //! its head.
 
 use crate::client::posted::MessagePlacement;
+use crate::groups::alike;
 use crate::inbox::{Parcel, ParcelBody};
 use crate::layers::Layers;
 use oikaze_protocol::Rank;
@@ -23,6 +24,10 @@ impl<P: Pages> Handler for Layers<P> {
 
     fn places(&self, class: Class, head: &[u8]) -> bool {
         rma::places(class, head)
+    }
+
+    fn may_be_shared(&self, class: Class, head: &[u8]) -> bool {
+        alike::may_be_shared(class, head)
     }
 
     fn costs_credit(&self, head: &[u8], _: bool) -> bool {
@@ -134,11 +139,15 @@ impl<P: Pages> Handler for Layers<P> {
     }
 
     fn withdrawn(&mut self, from: Rank, number: u64) {
-        if let Some(placement) = self.placing.remove(&(from, number)) {
-            placement.abort();
-            self.unplaced += 1;
-        }
+        self.abort_placement(from, number);
         self.rma.withdrawn(from, number);
+        self.coherence.withdrawn(from, number, &mut self.pages);
+    }
+
+    fn replaced(&mut self, from: Rank, number: u64) {
+        self.abort_placement(from, number);
+        self.rma.withdrawn(from, number);
+        self.coherence.replaced(from, number);
     }
 
     fn abandon(&mut self, from: Rank) {

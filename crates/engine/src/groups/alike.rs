@@ -2,9 +2,23 @@
 //! and one body, and the engine gathers them here. So no layer needs to know of multicast.
 
 use oikaze_protocol::Rank;
+use oikaze_protocol::collective::ParcelPurpose;
 use oikaze_protocol::limits::GROUP_MEMBERS_MAX;
-use oikaze_protocol::wind::{Body, Message};
+use oikaze_protocol::rma;
+use oikaze_protocol::traffic::MessagePurpose;
+use oikaze_protocol::wind::{Body, Class, Message};
 use std::sync::Arc;
+
+/// Returns `true` if a message with this head may come by group datagrams: an update of a shared
+/// array, or data of a collective (WIND-13.1). Senders share no other messages, and receivers take
+/// no others from groups, whose members can write in the sender's name (WIND-12.13).
+pub(crate) fn may_be_shared(class: Class, head: &[u8]) -> bool {
+    let is_data = || {
+        let parcel = rma::parcel_head(head);
+        class == Class::Unordered && parcel.is_some_and(|head| head.purpose == ParcelPurpose::Data)
+    };
+    MessagePurpose::of(head) == MessagePurpose::Update || is_data()
+}
 
 /// Messages to different nodes that are alike except for their tokens.
 #[derive(Default)]
@@ -19,6 +33,7 @@ impl Alike {
         !message.charge.is_credited()
             && matches!(message.body, Body::Shared(_) | Body::Segment(_))
             && message.body.len() >= body_min
+            && may_be_shared(message.class, &message.head)
     }
 
     /// Returns `true` if nothing is gathered.
@@ -66,12 +81,40 @@ fn is_like(one: &Message, other: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze_protocol::collective::{CollectiveCall, ParcelHead, WHOLE};
     use oikaze_protocol::limits::GROUP_BODY_MIN;
-    use oikaze_protocol::wind::{Class, Head, Segment, Token};
+    use oikaze_protocol::rma::MessageKind;
+    use oikaze_protocol::wind::{Head, Segment, Token};
+
+    fn parcel(purpose: ParcelPurpose) -> Head {
+        let call = CollectiveCall::SHRINK;
+        ParcelHead { purpose, team: 0, number: 1, round: WHOLE, call }.encode()
+    }
 
     fn message(body: &Body, token: u64) -> Message {
-        let head = Head::from_iter([1, 2, 3]);
+        let head = parcel(ParcelPurpose::Data);
         Message::new(Class::Unordered, head, body.clone(), Token(token))
+    }
+
+    /// WIND-13.1, WIND-12.13: a member cannot forge a grant of a lock, a step of a stream or an
+    /// answer to a get.
+    #[test]
+    fn only_updates_and_data_of_collectives_are_shared() {
+        // The second byte tells which message of shared arrays it is (COH-9.2).
+        let coherence = |code: u8| Head::from_iter([MessageKind::Coherence as u8, code]);
+        let update = coherence(13);
+        let data = parcel(ParcelPurpose::Data);
+        assert!(Class::ALL.iter().all(|class| may_be_shared(*class, &update)));
+        assert!(may_be_shared(Class::Unordered, &data) && !may_be_shared(Class::Sync, &data));
+        let cut = &data[..data.len() - 1];
+        assert!(!may_be_shared(Class::Unordered, cut) && !may_be_shared(Class::Unordered, &[]));
+        let purposes = (1..).map_while(ParcelPurpose::from_code).map(parcel);
+        let others = (0..=u8::MAX).filter(|code| *code != 13).map(coherence);
+        let kinds = (0..=u8::MAX).filter(|code| *code != MessageKind::Coherence as u8);
+        let kinds = kinds.map(|code| Head::from_iter([code, 13]));
+        for head in purposes.chain(others).chain(kinds) {
+            assert!(!may_be_shared(Class::Unordered, &head), "{head:?}");
+        }
     }
 
     #[test]

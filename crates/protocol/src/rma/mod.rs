@@ -281,7 +281,11 @@ impl Rma {
     /// Handler's `withdrawn`: the peer withdrew a message that may have begun (MEM-7.5).
     pub fn withdrawn(&mut self, from: Rank, number: u64) {
         // If it is the data of a get, the peer also sends *gone*, and that ends the request.
-        let _ = self.end(from, number);
+        if let Some(Transfer::Data { ticket }) = self.end(from, number)
+            && let Some(ticket) = self.tickets.answerable(from, ticket)
+        {
+            ticket.answering = None;
+        }
     }
 
     /// Returns `true` if this token, in an event of Wind's, was made by this layer. The event then

@@ -2,8 +2,10 @@
 
 use crate::Rank;
 use crate::bytes::Invalid;
+use crate::planted::{Bug, planted};
 use crate::wind::send::message::Class;
 use crate::wire::acknowledge::RefusedMessage;
+use crate::wire::group::Carrier;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -131,6 +133,13 @@ pub trait Handler {
         false
     }
 
+    /// Returns `true` if such a message may come by group datagrams, which any member of a
+    /// multicast stream can have written (WIND-12.13).
+    fn may_be_shared(&self, class: Class, head: &[u8]) -> bool {
+        let _ = (class, head);
+        false
+    }
+
     /// Returns `true` if such a message costs credit (WIND-6.3). `said` is the sender's statement.
     /// A message whose sender says otherwise is refused.
     fn costs_credit(&self, head: &[u8], said: bool) -> bool {
@@ -189,8 +198,9 @@ pub trait Handler {
         let _ = (from, number);
     }
 
-    /// Called when the beginning of an admitted message proves wrong, which a member of a multicast
-    /// stream has forged. The message may begin anew with another head (WIND-12.12).
+    /// Called when what only group datagrams have told of a message does not count: the connection
+    /// says otherwise, or the handler has refused it. The message may begin anew with another head,
+    /// even if it was delivered (WIND-12.12).
     fn replaced(&mut self, from: Rank, number: u64) {
         self.withdrawn(from, number);
     }
@@ -221,12 +231,23 @@ impl<U: Handler> UpcallTarget<'_, U> {
         self.refusals.push_back(RefusedMessage { number, refusal });
     }
 
-    /// Delivers a message. Returns `true` if the layer above accepted it.
-    pub fn deliver(&mut self, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> bool {
+    /// Delivers a message whose beginning this carrier has told. Returns `true` if the layer above
+    /// accepted it. A refusal of what only group datagrams have told is not reported (WIND-12.11).
+    pub fn deliver(
+        &mut self,
+        carrier: Carrier,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        body: Delivered<'_>,
+    ) -> bool {
         *self.delivered += 1;
         let result = self.handler.deliver(self.from, number, class, head, body);
-        if let Err(refusal) = result {
-            self.refuse(number, refusal);
+        match result {
+            Err(refusal) if carrier == Carrier::Connection || planted(Bug::RefuseForged) => {
+                self.refuse(number, refusal);
+            }
+            _ => {}
         }
         result.is_ok()
     }

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Phase};
 use super::lanes::Sending;
-use crate::limits::PROBE_MAX;
+use crate::limits::{PROBE_MAX, SETTLED_DELAY};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::ack::received::ReceivedDatagrams;
@@ -51,6 +51,7 @@ impl Connection {
         if let Some(groups) = &self.groups {
             consider(groups.next_timeout());
         }
+        consider(self.outbox.tell_settled_time());
         Some(first)
     }
 
@@ -101,7 +102,18 @@ impl Connection {
         if self.groups.is_some() {
             self.group_timeout(now);
         }
+        self.tell_settled(now);
         self.ask_for_credit(now);
+    }
+
+    /// Asks for a small datagram that tells the peer which messages are settled, if none has told
+    /// it in time (WIND-12.14).
+    fn tell_settled(&mut self, now: Time) {
+        if self.outbox.tell_settled_time().is_some_and(|at| at <= now) {
+            let round_trip = Probe::base(&self.sending.small.flight.rtt, true);
+            self.outbox.tell_settled_again(now + round_trip.max(SETTLED_DELAY));
+            self.ping.small |= !planted(Bug::TellSettledByChance);
+        }
     }
 
     /// Returns details if the peer has acknowledged nothing that is outstanding in this lane for so

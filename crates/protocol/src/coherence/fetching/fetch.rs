@@ -186,6 +186,14 @@ impl Fetches {
         Ok(())
     }
 
+    /// Forgets that the answer to a request has begun. Another one may begin.
+    pub fn forget_begun(&mut self, from: Rank, number: u64) {
+        let id = self.answers.remove(&(from, number));
+        if let Some(run) = id.and_then(|id| self.runs.get_mut(&id)) {
+            run.answer = None;
+        }
+    }
+
     /// Returns where bytes of an answer would be placed now: the array and the range of its bytes.
     pub fn place_of(
         &self,

@@ -129,6 +129,21 @@ impl Coherence {
         result
     }
 
+    /// Called when the sender has withdrawn a message, which may have begun.
+    pub fn withdrawn(&mut self, from: Rank, number: u64, pages: &mut dyn Pages) {
+        let (up, mut w) = self.parts();
+        up.fetches.forget_begun(from, number);
+        w.updates.receiving.withdrawn(from, number, &mut w.base);
+        self.settle(pages);
+    }
+
+    /// Called when another node has forged the beginning of a message, which may have been
+    /// admitted (WIND-12.12).
+    pub fn replaced(&mut self, from: Rank, number: u64) {
+        self.fetches.forget_begun(from, number);
+        self.updates.receiving.forget_begun(from, number);
+    }
+
     /// Called when a message posted here is settled at its receiver.
     pub fn acknowledged(&mut self, token: Token, pages: &mut dyn Pages) {
         if let Some(posted) = Mailbox::number(token).and_then(|n| self.mail.take_posted(n)) {

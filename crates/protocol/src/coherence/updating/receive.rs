@@ -247,6 +247,20 @@ impl UpdateReceiver {
         true
     }
 
+    /// Called when the sender has withdrawn a message. An update that has begun counts, and its
+    /// bytes lack.
+    pub fn withdrawn(&mut self, from: Rank, number: u64, base: &mut Base<'_>) {
+        if let Some(update) = self.incoming.remove(&(from, number)) {
+            self.lack(&update, update.bytes());
+            self.end_update(&update, base);
+        }
+    }
+
+    /// Forgets an update whose beginning another node has forged.
+    pub fn forget_begun(&mut self, from: Rank, number: u64) {
+        self.incoming.remove(&(from, number));
+    }
+
     /// Counts an update that has been applied or dropped, after its head was handed up if the
     /// delivery says so.
     fn end_update(&mut self, update: &Update, base: &mut Base<'_>) {

@@ -91,6 +91,11 @@ impl ReceivedDatagrams {
         number <= self.largest.saturating_add(NUMBERS_AHEAD_MAX)
     }
 
+    /// Returns `true` if this number is at most so far from the largest that came before it.
+    pub fn is_near(&self, number: u64, distance: u64) -> bool {
+        self.largest.abs_diff(number) <= distance
+    }
+
     /// Returns `true` if this datagram has not arrived before (WIND-3.2).
     pub fn is_new(&self, number: u64) -> bool {
         planted(Bug::AcceptDuplicateDatagram)

@@ -1,6 +1,7 @@
 //! The receiver's part of multicast: a connection takes group datagrams of its peer and
 //! acknowledges them (WIND-12.4, WIND-12.5).
 
+use super::groups::NextGroupAck;
 use crate::limits::DATAGRAM_NUMBER_MAX;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -77,7 +78,7 @@ impl Connection {
     /// [`receive_group`](Self::receive_group) was new and came marked CE (WIND-9.5).
     pub fn group_marked(&mut self, id: u64) {
         if let Some(stream) = self.groups.as_mut().and_then(|groups| groups.followed_mut(id)) {
-            stream.arrivals.marked = stream.arrivals.marked.wrapping_add(1);
+            stream.note_mark();
             self.statistics.marked_received += 1;
         }
     }
@@ -99,7 +100,7 @@ impl Connection {
         let (stream, number) = (view.header().connection, view.header().number);
         let is_current = self.phase == Phase::Open && view.header().seal == self.settings.seal;
         let followed = self.groups.as_ref().and_then(|groups| groups.followed(stream));
-        let Some(arrivals) = followed.filter(|_| is_current).map(|stream| &stream.arrivals) else {
+        let Some(followed) = followed.filter(|_| is_current) else {
             self.statistics.stale += 1;
             return;
         };
@@ -107,7 +108,7 @@ impl Connection {
         // A member that was left out got no number for long. A probe tells where the numbers are.
         let contents = GroupContents::see(view).filter(|contents| {
             is_number
-                && (contents.part.is_none() || arrivals.is_plausible(number))
+                && (contents.part.is_none() || followed.is_plausible(number))
                 && view.header().lane() == Lane::Bulk
         });
         let Some(GroupContents { group, part }) = contents else {
@@ -117,7 +118,7 @@ impl Connection {
         if !group.has(member) {
             return;
         }
-        if !arrivals.is_new(number) {
+        if !followed.is_new(number) {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
@@ -130,8 +131,8 @@ impl Connection {
         self.statistics.group_datagrams_received += 1;
         self.statistics.bytes_received += view.len() as u64;
         let asks = view.header().flags.has(Flags::ACK_NOW);
-        if let Some(stream) = self.groups.as_mut().and_then(|groups| groups.followed_mut(stream)) {
-            stream.arrivals.record(number, now, Wants::of(part.is_some(), asks));
+        if let Some(groups) = &mut self.groups {
+            groups.record(stream, number, now, Wants::of(part.is_some(), asks));
         }
     }
 
@@ -190,29 +191,30 @@ impl Connection {
         builder: &mut Builder<'_>,
     ) -> bool {
         let Connection { groups, refusals, inbox, received, sending, statistics, .. } = self;
-        let Some(stream) = groups.as_mut().and_then(|groups| groups.next_ack(now)) else {
+        let Some(next) = groups.as_mut().and_then(|groups| groups.next_ack(now)) else {
             return false;
         };
+        let NextGroupAck { stream, marked, key, received: arrivals } = next;
         let mut ranges = Ranges::new();
-        stream.arrivals.list(None, &mut ranges);
+        arrivals.list(None, &mut ranges);
         let count = if reported { 0 } else { refusals.reportable() };
         let len = Acknowledgement::group_frame_len(ranges.len(), count);
-        let then = if stream.arrivals.is_due(now) { 0 } else { then };
+        let then = if arrivals.is_due(now) { 0 } else { then };
         if then + len > builder.room() {
             // It goes with the next datagram.
             return false;
         }
-        stream.arrivals.share = received.bulk.share;
+        (arrivals.share, arrivals.marked) = (received.bulk.share, marked);
         let credit = inbox.report_credit();
-        let (largest, through) = stream.arrivals.write(
+        let (largest, through) = arrivals.write(
             now,
-            (Some(stream.id), &ranges),
+            (Some(stream), &ranges),
             credit,
             with_message,
             (refusals, count),
             builder,
         );
-        let item = Item::GroupAckSent { key: stream.key, largest, refusals: through };
+        let item = Item::GroupAckSent { key, largest, refusals: through };
         sending.small.flight.carry(item);
         statistics.acknowledgements_sent += 1;
         statistics.refusals_sent += count as u64;

@@ -1,15 +1,15 @@
 //! Receive queue (WIND-2, WIND-4): tracks which messages are delivered, held back or being
 //! reassembled.
 //!
-//! All classes share one number space. Every message below `floor` is delivered. An ordered message
-//! is delivered when it is at the floor, an unordered one when it is whole.
+//! All classes share one number space. Every message below `turn` is done. An ordered message is
+//! delivered when it is at the turn, an unordered one when it is whole. What only group datagrams
+//! have told stays known below the turn until the connection confirms it (WIND-12.12).
 
 mod deliver;
 mod group;
 
 use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
-use crate::wind::ack::ranges::RangeSet;
 use crate::wind::handler::{Admission, Delivered, Handler, Refusal, UpcallTarget};
 use crate::wind::recv::credit::ReceiveCredit;
 use crate::wind::recv::prediction::{Expected, LatestFragment};
@@ -62,26 +62,32 @@ enum QueueSlot {
     Gathering(Box<Assembly>),
     /// The message is delivered, refused or withdrawn.
     Done,
+    /// The message is done, and only group datagrams have told its beginning so far.
+    DoneByGroup(Box<Beginning>),
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Inbox {
+    /// Number below which all messages are done, as the connection has told.
     floor: u64,
+    /// Number below which all messages are done. It is beyond `floor` while the connection has not
+    /// confirmed what group datagrams have brought.
+    turn: u64,
     /// Slots of the messages `floor`, `floor + 1`, and so on.
     slots: VecDeque<QueueSlot>,
     held: u64,
+    /// Part of `held` that only group datagrams have begun.
+    held_by_group: u64,
     held_max: u64,
     assembly_max: u64,
     credit: ReceiveCredit,
     latest: LatestFragment,
-    /// Messages that are done, and of which only group datagrams have told the beginning so far
-    /// (WIND-12.11).
-    done_by_group: RangeSet,
 }
 
-/// Beginning of a message, as a frame tells it.
+/// First statement about a message, as a frame makes it.
 #[derive(Clone, Copy)]
-struct Beginning<'a> {
+struct Statement<'a> {
+    carrier: Carrier,
     number: u64,
     class: Class,
     /// Bytes of the body that cost credit, or `None` if the message costs none.
@@ -90,17 +96,34 @@ struct Beginning<'a> {
     len: u64,
 }
 
+/// Beginning of a message without cost, as group datagrams have told it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Beginning {
+    class: Class,
+    head: Head,
+    len: u64,
+}
+
+impl Beginning {
+    /// Returns `true` if the message began as this statement says.
+    fn is(&self, statement: &Statement<'_>) -> bool {
+        let Statement { class, charge, head, len, .. } = *statement;
+        charge.is_none() && (self.class, &*self.head, self.len) == (class, head, len)
+    }
+}
+
 impl Inbox {
     pub fn new(held_max: u64, assembly_max: u64, credit: u64) -> Inbox {
         Inbox {
             floor: 0,
+            turn: 0,
             slots: VecDeque::new(),
             held: 0,
+            held_by_group: 0,
             held_max,
             assembly_max,
             credit: ReceiveCredit::new(credit),
             latest: LatestFragment::default(),
-            done_by_group: RangeSet::new(),
         }
     }
 
@@ -109,7 +132,7 @@ impl Inbox {
         self.held
     }
 
-    /// Returns `true` if no message has begun.
+    /// Returns `true` if no message has begun, and the connection has told of all that are done.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -123,10 +146,11 @@ impl Inbox {
         let SmallMessage { number, class, credited, head, body } = *message;
         let len = body.len() as u64;
         let charge = above.charge(credited, head, len);
-        match self.begin(&Beginning { number, class, charge, head, len }, above) {
+        let carrier = Carrier::Connection;
+        match self.begin(&Statement { carrier, number, class, charge, head, len }, above) {
             Ok(()) => {}
             Err(FrameOutcome::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
-                above.deliver(number, class, head, Delivered::Bytes(body));
+                above.deliver(carrier, number, class, head, Delivered::Bytes(body));
                 return FrameOutcome::Duplicate;
             }
             // The message had begun in fragments.
@@ -139,7 +163,7 @@ impl Inbox {
             self.done(number, charge, above);
             return FrameOutcome::New;
         }
-        if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
+        if class != Class::Unordered && number != self.turn && !planted(Bug::DeliverOrderedEarly) {
             let Ok(head) = Head::try_from(head) else { return FrameOutcome::Wrong };
             if !self.reserve(number, body.len() as u64) {
                 return FrameOutcome::NoRoom;
@@ -153,7 +177,7 @@ impl Inbox {
             return FrameOutcome::New;
         }
         self.charge(charge);
-        let taken = above.deliver(number, class, head, Delivered::Bytes(body));
+        let taken = above.deliver(carrier, number, class, head, Delivered::Bytes(body));
         self.done(number, charge.filter(|_| !taken), above);
         FrameOutcome::New
     }
@@ -168,9 +192,10 @@ impl Inbox {
     ) -> FrameOutcome {
         let Open { number, class, credited, head, len } = *open;
         let charge = above.charge(credited, head, len);
-        let beginning = Beginning { number, class, charge, head, len };
-        match (self.begin(&beginning, above), whole) {
-            (Ok(()), _) => self.open_new(&beginning, credited, whole, above),
+        let carrier = Carrier::Connection;
+        let statement = Statement { carrier, number, class, charge, head, len };
+        match (self.begin(&statement, above), whole) {
+            (Ok(()), _) => self.open_new(&statement, credited, whole, above),
             (Err(FrameOutcome::Duplicate), Some((fragment, bytes))) => {
                 self.fragment(fragment, true, bytes, above)
             }
@@ -183,21 +208,21 @@ impl Inbox {
     /// Processes the beginning of a message of which nothing is known.
     fn open_new<U: Handler>(
         &mut self,
-        beginning: &Beginning<'_>,
+        statement: &Statement<'_>,
         credited: bool,
         whole: Option<(Fragment, &[u8])>,
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
-        let Beginning { number, class, charge, head, len } = *beginning;
+        let Statement { carrier, number, class, charge, head, len } = *statement;
         let Ok(kept_head) = Head::try_from(head) else { return FrameOutcome::Wrong };
         let now = whole
             .map(|(_, body)| body)
-            .filter(|_| class == Class::Unordered || number == self.floor);
+            .filter(|_| class == Class::Unordered || number == self.turn);
         // WIND-6.7: there is only one message beyond all credit, and its room is the credit that it
         // used.
         let is_placed = class == Class::Unordered && above.handler.places(class, head);
         let collected = if is_placed || self.is_alone(charge) { 0 } else { len };
-        if now.is_none() && !self.has_room(number, collected) {
+        if now.is_none() && !self.has_room(carrier, number, collected) {
             return FrameOutcome::NoRoom;
         }
         let sound = above.handler.costs_credit(head, credited) == credited;
@@ -208,69 +233,92 @@ impl Inbox {
                 Some(other) => other,
             };
         self.charge(charge);
-        match (admission, now) {
+        let delivered = match (admission, now) {
             (Admission::Refuse(refusal), _) => {
-                above.refuse(number, refusal);
-                self.done(number, charge, above);
+                return self.refuse_new(statement, refusal, above);
             }
             (Admission::Assemble, _) if len > self.assembly_max => {
-                above.handler.refused(above.from, head, len);
-                above.refuse(number, Refusal::NoRoom);
-                self.done(number, charge, above);
+                return self.refuse_for_room(statement, Refusal::NoRoom, above);
             }
             (Admission::Place, Some(body)) => {
                 above.handler.place(above.from, number, 0, body);
-                let taken = above.deliver(number, class, head, Delivered::Placed(len));
-                self.done(number, charge.filter(|_| !taken), above);
+                Delivered::Placed(len)
             }
-            (Admission::Assemble, Some(body)) => {
-                let taken = above.deliver(number, class, head, Delivered::Bytes(body));
-                self.done(number, charge.filter(|_| !taken), above);
-            }
-            (Admission::Place, None) => self.gather(
-                number,
-                Assembly::new(class, charge, kept_head, len, BodyDestination::Place),
-            ),
-            (Admission::Assemble, None)
-                if (class == Class::Unordered || self.follows_settled(number))
-                    && above.handler.places_until_turn(above.from, number, head, len) =>
-            {
+            (Admission::Assemble, Some(body)) => Delivered::Bytes(body),
+            (Admission::Place, None) => {
                 let place = BodyDestination::Place;
-                self.gather(number, Assembly::new(class, charge, kept_head, len, place));
-                if let Some((fragment, bytes)) = whole {
-                    return self.fragment(fragment, true, bytes, above);
-                }
+                self.gather(carrier, number, Assembly::new(class, charge, kept_head, len, place));
+                return FrameOutcome::New;
             }
             (Admission::Assemble, None) => {
+                let is_placed = (class == Class::Unordered || self.follows_settled(number))
+                    && above.handler.places_until_turn(above.from, number, head, len);
                 // Reserved but not cleared, because most fragments come in order and each byte is
                 // written once.
-                let Some(buffer) =
-                    usize::try_from(len).ok().and_then(|len| above.handler.buffer(len))
-                else {
-                    above.handler.refused(above.from, head, len);
-                    above.refuse(number, Refusal::NoMemory);
-                    self.done(number, charge, above);
-                    return FrameOutcome::New;
+                let mut buffer = |len| above.handler.buffer(usize::try_from(len).ok()?);
+                let destination = match is_placed {
+                    true => Some(BodyDestination::Place),
+                    false => buffer(len).map(BodyDestination::Collect),
                 };
-                self.gather(
-                    number,
-                    Assembly::new(class, charge, kept_head, len, BodyDestination::Collect(buffer)),
-                );
-                if let Some((fragment, bytes)) = whole {
-                    return self.fragment(fragment, true, bytes, above);
-                }
+                let Some(destination) = destination else {
+                    return self.refuse_for_room(statement, Refusal::NoMemory, above);
+                };
+                let assembly = Assembly::new(class, charge, kept_head, len, destination);
+                self.gather(carrier, number, assembly);
+                return whole.map_or(FrameOutcome::New, |(fragment, bytes)| {
+                    self.part(carrier, number, (fragment.offset, bytes), true, above)
+                });
+            }
+        };
+        let taken = above.deliver(carrier, number, class, head, delivered);
+        match carrier {
+            Carrier::Connection => self.done(number, charge.filter(|_| !taken), above),
+            Carrier::Group => {
+                let beginning = Beginning { class, head: kept_head, len };
+                self.done_by_group(number, beginning, above);
             }
         }
         FrameOutcome::New
     }
 
+    /// Refuses a message that begins, as the layer above wants. What only a group datagram tells
+    /// causes no refusal: the message must come again by the connection (WIND-12.11).
+    fn refuse_new<U: Handler>(
+        &mut self,
+        statement: &Statement<'_>,
+        refusal: Refusal,
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
+        let Statement { carrier, number, charge, .. } = *statement;
+        if carrier == Carrier::Group {
+            above.handler.replaced(above.from, number);
+            return FrameOutcome::NoRoom;
+        }
+        above.refuse(number, refusal);
+        self.done(number, charge, above);
+        FrameOutcome::New
+    }
+
+    /// Like [`refuse_new`](Self::refuse_new), for a message that the layer above has admitted.
+    fn refuse_for_room<U: Handler>(
+        &mut self,
+        statement: &Statement<'_>,
+        refusal: Refusal,
+        above: &mut UpcallTarget<'_, U>,
+    ) -> FrameOutcome {
+        if statement.carrier == Carrier::Connection {
+            above.handler.refused(above.from, statement.head, statement.len);
+        }
+        self.refuse_new(statement, refusal, above)
+    }
+
     /// Returns `true` if every message before this one is done, or its bytes are being placed, so
     /// that the upper layer knows where they go. Looks at a few messages only.
     fn follows_settled(&self, number: u64) -> bool {
-        let before = number.saturating_sub(self.floor);
+        let (before, ahead) = (number.saturating_sub(self.turn), self.turn - self.floor);
         before <= SETTLED_SCAN_MAX
-            && (0..before as usize).all(|at| match self.slots.get(at) {
-                Some(QueueSlot::Done) => true,
+            && (ahead..ahead + before).all(|at| match self.slots.get(at as usize) {
+                Some(QueueSlot::Done | QueueSlot::DoneByGroup(_)) => true,
                 Some(QueueSlot::Gathering(assembly)) => {
                     assembly.destination == BodyDestination::Place
                 }
@@ -278,9 +326,22 @@ impl Inbox {
             })
     }
 
-    fn gather(&mut self, number: u64, assembly: Assembly) {
-        self.held += self.assembly_cost(&assembly);
+    fn gather(&mut self, carrier: Carrier, number: u64, mut assembly: Assembly) {
+        let cost = self.assembly_cost(&assembly);
+        self.held += cost;
+        if carrier == Carrier::Group {
+            assembly.begun_by_group();
+            self.held_by_group += cost;
+        }
         self.set(number, QueueSlot::Gathering(Box::new(assembly)));
+    }
+
+    /// Frees the room of a message that is being reassembled.
+    fn release(&mut self, number: u64) {
+        let Some(assembly) = self.assembly(number) else { return };
+        let (cost, is_begun_by_group) = (self.assembly_cost(assembly), assembly.is_begun_by_group);
+        self.held -= cost;
+        self.held_by_group -= if is_begun_by_group { cost } else { 0 };
     }
 
     /// Processes bytes of a body. `opens` tells whether the message's beginning is in the same
@@ -293,9 +354,7 @@ impl Inbox {
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
         let Some(message) = self.number(fragment.message_low) else {
-            let behind = (self.floor as u32).wrapping_sub(fragment.message_low);
-            let number = self.floor.saturating_sub(u64::from(behind));
-            return self.part_of_done(Carrier::Connection, number);
+            return FrameOutcome::Duplicate;
         };
         self.part(Carrier::Connection, message, (fragment.offset, bytes), opens, above)
     }
@@ -354,6 +413,9 @@ impl Inbox {
         bytes: &[u8],
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
+        if number < self.floor {
+            return FrameOutcome::Duplicate;
+        }
         let assembly = match self.slot(number) {
             // The fragment must come again with the beginning that the connection tells.
             Some(QueueSlot::Gathering(assembly))
@@ -362,8 +424,12 @@ impl Inbox {
                 return FrameOutcome::Unknown;
             }
             Some(QueueSlot::Gathering(assembly)) => assembly,
-            Some(QueueSlot::Done) => return self.part_of_done(carrier, number),
-            Some(QueueSlot::Held(_)) => return FrameOutcome::Duplicate,
+            Some(QueueSlot::DoneByGroup(_)) if carrier == Carrier::Connection => {
+                return FrameOutcome::Unknown;
+            }
+            Some(QueueSlot::Done | QueueSlot::DoneByGroup(_) | QueueSlot::Held(_)) => {
+                return FrameOutcome::Duplicate;
+            }
             Some(QueueSlot::Missing) | None => return FrameOutcome::Unknown,
         };
         let (handler, from) = (&mut *above.handler, above.from);
@@ -407,11 +473,7 @@ impl Inbox {
                 if assembly.is_whole() {
                     return FrameOutcome::Duplicate;
                 }
-                let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly))
-                else {
-                    return FrameOutcome::Duplicate;
-                };
-                self.held -= cost;
+                self.release(number);
                 above.handler.withdrawn(above.from, number);
                 self.done(number, charge, above);
                 FrameOutcome::New
@@ -425,7 +487,7 @@ impl Inbox {
         if number < self.floor {
             return Err(FrameOutcome::Duplicate);
         }
-        if number - self.floor >= MESSAGES_IN_FLIGHT as u64 {
+        if number.saturating_sub(self.turn) >= MESSAGES_IN_FLIGHT as u64 {
             return Err(FrameOutcome::Wrong);
         }
         if !matches!(self.slot(number), None | Some(QueueSlot::Missing)) {
@@ -463,14 +525,18 @@ impl Inbox {
     }
 
     /// Returns `true` if there is room for the message. The message that all others wait for is
-    /// always accepted (WIND-6.5).
-    fn has_room(&self, number: u64, len: u64) -> bool {
-        number == self.floor
-            || self.held.saturating_add(len).saturating_add(OVERHEAD) <= self.held_max
+    /// always accepted (WIND-6.5). Messages that only group datagrams have begun get at most half
+    /// of the room, so that the connection has the rest.
+    fn has_room(&self, carrier: Carrier, number: u64, len: u64) -> bool {
+        let fits = |held: u64, most: u64| held.saturating_add(len).saturating_add(OVERHEAD) <= most;
+        let is_bounded = carrier == Carrier::Group && !planted(Bug::GiveForgedAllRoom);
+        number == self.turn
+            || (fits(self.held, self.held_max)
+                && (!is_bounded || fits(self.held_by_group, self.held_max / 2)))
     }
 
     fn reserve(&mut self, number: u64, len: u64) -> bool {
-        let room = self.has_room(number, len);
+        let room = self.has_room(Carrier::Connection, number, len);
         if room {
             self.held += len + OVERHEAD;
         }
@@ -503,6 +569,7 @@ impl Inbox {
         }
         if number == self.floor && self.slots.is_empty() {
             self.floor += 1;
+            self.turn += 1;
         } else {
             self.set(number, QueueSlot::Done);
             self.advance(above);

@@ -42,6 +42,8 @@ pub(crate) struct Outbox {
     /// Number below which all messages are settled, if some of them came by group datagrams and the
     /// peer does not know the number yet (WIND-12.14).
     untold_settled: Option<u64>,
+    /// Time at which the peer is told of that number, if nothing has told it by then.
+    tell_settled: Time,
     /// Whether credited messages that were refused are withdrawn, too (WIND-12.11).
     withdraws_refused: bool,
     /// Messages refused as *not present*, which the owner will post again.
@@ -77,6 +79,7 @@ impl Outbox {
             now: Time(0),
             settle_times: Latency::default(),
             untold_settled: None,
+            tell_settled: Time(0),
             withdraws_refused: false,
             returned: VecDeque::new(),
         }
@@ -85,6 +88,17 @@ impl Outbox {
     /// Returns a number to tell the peer, below which all messages are settled.
     pub fn untold_settled(&self) -> Option<u64> {
         self.untold_settled.map(|_| self.first)
+    }
+
+    /// Returns when the peer is to be told of this number at the latest.
+    pub fn tell_settled_time(&self) -> Option<Time> {
+        self.untold_settled.map(|_| self.tell_settled)
+    }
+
+    /// Called when a datagram goes that tells the number. The next one goes at this time, unless
+    /// the peer acknowledges the first.
+    pub fn tell_settled_again(&mut self, at: Time) {
+        self.tell_settled = at;
     }
 
     /// Called when the peer knows that all messages below this number are settled.

@@ -1,24 +1,27 @@
 //! Parts of messages from group datagrams, which any member of the stream can have forged. What the
 //! connection says of a message replaces what only group datagrams have said (WIND-12.12).
 
-use super::{Beginning, FrameOutcome, Inbox, QueueSlot};
+use super::{Beginning, FrameOutcome, Inbox, QueueSlot, Statement};
 use crate::limits::MESSAGES_IN_FLIGHT;
+use crate::planted::{Bug, planted};
 use crate::wind::handler::{Handler, UpcallTarget};
 use crate::wind::recv::reassembly::Assembly;
 use crate::wire::frame::{Fragment, Open};
 use crate::wire::group::Carrier;
+use alloc::boxed::Box;
 
 impl Assembly {
-    /// Returns `true` if the message began as this beginning says.
-    fn began_as(&self, beginning: &Beginning<'_>) -> bool {
-        let Beginning { class, charge, head, len, .. } = *beginning;
+    /// Returns `true` if the message began as this statement says.
+    fn began_as(&self, statement: &Statement<'_>) -> bool {
+        let Statement { class, charge, head, len, .. } = *statement;
         (self.class, self.charge, &*self.head, self.len) == (class, charge, head, len)
     }
 }
 
 impl Inbox {
     /// Processes bytes of a message from a group datagram, and the message's beginning if the
-    /// datagram has it. A group datagram that contradicts what is known of the message is wrong.
+    /// datagram has it. A group datagram is wrong that contradicts what is known of the message, or
+    /// whose message is never shared (WIND-12.13).
     pub fn group_part<U: Handler>(
         &mut self,
         number: u64,
@@ -27,59 +30,65 @@ impl Inbox {
         bytes: &[u8],
         above: &mut UpcallTarget<'_, U>,
     ) -> FrameOutcome {
-        if self.is_done(number) {
+        let may_be_shared = |above: &UpcallTarget<'_, U>, class, head: &[u8]| {
+            planted(Bug::TakeAnyByGroup) || above.handler.may_be_shared(class, head)
+        };
+        if open.is_some_and(|open| open.credited || !may_be_shared(above, open.class, open.head)) {
+            return FrameOutcome::Wrong;
+        }
+        let statement = open.map(|Open { class, head, len, .. }| {
+            let (carrier, charge) = (Carrier::Group, None);
+            Statement { carrier, number, class, charge, head, len }
+        });
+        let contradicts = |began_as: &dyn Fn(&Statement<'_>) -> bool| {
+            statement.as_ref().is_some_and(|statement| !began_as(statement))
+        };
+        if number < self.floor {
             return FrameOutcome::Duplicate;
         }
-        if let Some(Open { class, credited, head, len, .. }) = open {
-            // WIND-12.13: no message that costs credit is shared, so that no member can make the
-            // credit of the two ends differ.
-            if credited {
-                return FrameOutcome::Wrong;
+        match self.slot(number) {
+            Some(QueueSlot::Done | QueueSlot::Held(_)) => return FrameOutcome::Duplicate,
+            Some(QueueSlot::DoneByGroup(beginning)) => {
+                let is_other = contradicts(&|statement| beginning.is(statement));
+                return if is_other { FrameOutcome::Wrong } else { FrameOutcome::Duplicate };
             }
-            let beginning = Beginning { number, class, charge: None, head, len };
-            match self.slot(number) {
-                Some(QueueSlot::Gathering(assembly)) if !assembly.began_as(&beginning) => {
+            Some(QueueSlot::Gathering(assembly)) => {
+                if contradicts(&|statement| assembly.began_as(statement))
+                    || !(assembly.is_begun_by_group
+                        || may_be_shared(above, assembly.class, &assembly.head))
+                {
                     return FrameOutcome::Wrong;
                 }
-                Some(QueueSlot::Missing) | None => {
-                    if let Err(outcome) = self.first_sight(number, None) {
-                        return outcome;
-                    }
-                    let is_whole = fragment.offset == 0 && bytes.len() as u64 == len;
-                    let whole = is_whole.then_some((fragment, bytes));
-                    let outcome = self.open_new(&beginning, false, whole, above);
-                    self.note_begun_by_group(number);
-                    if whole.is_some() || outcome != FrameOutcome::New {
-                        return outcome;
-                    }
+            }
+            Some(QueueSlot::Missing) | None => {
+                let Some(statement) = statement else { return FrameOutcome::Unknown };
+                if number - self.floor >= MESSAGES_IN_FLIGHT as u64 {
+                    return FrameOutcome::Wrong;
                 }
-                _ => {}
+                if statement.len > self.assembly_max {
+                    // The layer above would refuse it.
+                    return FrameOutcome::NoRoom;
+                }
+                let is_whole = fragment.offset == 0 && bytes.len() as u64 == statement.len;
+                let whole = is_whole.then_some((fragment, bytes));
+                let outcome = self.open_new(&statement, false, whole, above);
+                if is_whole || outcome != FrameOutcome::New {
+                    return outcome;
+                }
             }
         }
         self.part(Carrier::Group, number, (fragment.offset, bytes), open.is_some(), above)
     }
 
-    fn is_done(&mut self, number: u64) -> bool {
-        number < self.floor || matches!(self.slot(number), Some(QueueSlot::Done))
-    }
-
-    /// Notes that a group datagram has begun this message, which may be done by now.
-    fn note_begun_by_group(&mut self, number: u64) {
-        if self.is_done(number) {
-            self.note_done_by_group(number);
-        } else if let Some(QueueSlot::Gathering(assembly)) = self.slot(number) {
-            assembly.begun_by_group();
-        }
-    }
-
-    /// Notes that a message is done of which the connection has said nothing.
-    pub(super) fn note_done_by_group(&mut self, number: u64) {
-        self.done_by_group.insert(number..number + 1);
-        // Between two ranges lies a message of the connection, or one that is not done. So the
-        // first of so many is older than all messages that the sender has not settled.
-        if self.done_by_group.pieces() > MESSAGES_IN_FLIGHT {
-            self.done_by_group.forget_first();
-        }
+    /// Marks a message as done of which the connection has said nothing.
+    pub(super) fn done_by_group<U: Handler>(
+        &mut self,
+        number: u64,
+        beginning: Beginning,
+        above: &mut UpcallTarget<'_, U>,
+    ) {
+        self.set(number, QueueSlot::DoneByGroup(Box::new(beginning)));
+        self.advance(above);
     }
 
     /// Returns `Ok` if a message of the connection begins of which the connection has said nothing
@@ -87,45 +96,50 @@ impl Inbox {
     /// they said is forgotten.
     pub(super) fn begin<U: Handler>(
         &mut self,
-        beginning: &Beginning<'_>,
+        statement: &Statement<'_>,
         above: &mut UpcallTarget<'_, U>,
     ) -> Result<(), FrameOutcome> {
-        let Beginning { number, charge, .. } = *beginning;
-        let outcome = self.first_sight(number, charge);
-        if outcome != Err(FrameOutcome::Duplicate) {
-            return outcome;
-        }
-        self.settle_credit(number, charge);
+        let Statement { number, charge, .. } = *statement;
         match self.slot(number) {
             Some(QueueSlot::Gathering(assembly)) if assembly.is_begun_by_group => {
-                if assembly.began_as(beginning) {
-                    assembly.is_begun_by_group = false;
-                    return outcome;
+                if assembly.began_as(statement) {
+                    self.confirm_begun(number);
+                } else {
+                    self.forget_told(number, above);
                 }
-                self.forget_begun(number, above);
-                self.first_sight(number, charge)
             }
-            _ => outcome,
+            Some(QueueSlot::DoneByGroup(beginning)) => {
+                if beginning.is(statement) || planted(Bug::KeepForgedInPlace) {
+                    self.confirm_done(number, above);
+                } else {
+                    self.forget_told(number, above);
+                }
+            }
+            _ => {}
         }
+        self.first_sight(number, charge)
     }
 
-    /// Like [`begin`](Self::begin), for a message that the sender has withdrawn. It is withdrawn
-    /// whatever group datagrams have brought of it.
+    /// Like [`begin`](Self::begin), for a message that the sender has withdrawn. What group
+    /// datagrams have begun of it is forgotten. A message that is done stays so, unless it cost
+    /// credit.
     pub(super) fn begin_withdrawal<U: Handler>(
         &mut self,
         number: u64,
         charge: Option<u64>,
         above: &mut UpcallTarget<'_, U>,
     ) -> Result<(), FrameOutcome> {
-        let outcome = self.first_sight(number, charge);
-        if outcome == Err(FrameOutcome::Duplicate) {
-            self.settle_credit(number, charge);
-            if self.assembly(number).is_some_and(|assembly| assembly.is_begun_by_group) {
-                self.forget_begun(number, above);
-                return self.first_sight(number, charge);
+        match self.slot(number) {
+            Some(QueueSlot::Gathering(assembly)) if assembly.is_begun_by_group => {
+                self.forget_told(number, above);
             }
+            Some(QueueSlot::DoneByGroup(_)) if charge.is_none() => {
+                self.confirm_done(number, above);
+            }
+            Some(QueueSlot::DoneByGroup(_)) => self.forget_told(number, above),
+            _ => {}
         }
-        outcome
+        self.first_sight(number, charge)
     }
 
     /// Called when the sender has settled all messages below this number. Those that this node
@@ -137,49 +151,53 @@ impl Inbox {
             return;
         }
         // All that is known of messages is known of these.
-        let last = number.min(self.floor.saturating_add(MESSAGES_IN_FLIGHT as u64));
+        let known = self.slots.len().max(MESSAGES_IN_FLIGHT) as u64;
+        let last = number.min(self.floor.saturating_add(known));
         while self.floor < last {
-            let floor = self.floor;
-            let begun = self.assembly(floor);
-            let (cost, charge) =
-                begun.map_or((0, None), |assembly| (self.assembly_cost(assembly), assembly.charge));
-            self.held -= cost;
+            let turn = self.turn;
+            if self.floor < turn {
+                self.slots.pop_front();
+                self.floor += 1;
+                continue;
+            }
+            let charge = self.assembly(turn).and_then(|assembly| assembly.charge);
+            self.release(turn);
             if let Some(len) = charge {
                 self.consumed(1, len);
             }
-            above.handler.withdrawn(above.from, floor);
-            self.set(floor, QueueSlot::Done);
+            above.handler.withdrawn(above.from, turn);
+            self.set(turn, QueueSlot::Done);
             self.advance(above);
         }
-        self.floor = self.floor.max(number);
+        if self.floor < number && self.slots.is_empty() {
+            (self.floor, self.turn) = (number, number);
+        }
     }
 
-    /// Forgets a message that group datagrams have begun.
-    fn forget_begun<U: Handler>(&mut self, number: u64, above: &mut UpcallTarget<'_, U>) {
-        self.held -= self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
-        self.set(number, QueueSlot::Missing);
-        above.handler.replaced(above.from, number);
-    }
-
-    /// Charges a message that was done before the connection told its cost. The credit goes back at
-    /// once, because nobody will read the message as one that costs credit.
-    fn settle_credit(&mut self, number: u64, charge: Option<u64>) {
-        if self.done_by_group.is_empty() {
+    /// Notes that the connection tells the same beginning of a message as group datagrams.
+    fn confirm_begun(&mut self, number: u64) {
+        let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly)) else {
             return;
-        }
-        if self.done_by_group.contains(number) {
-            self.done_by_group.remove(number..number + 1);
-            if let Some(len) = charge.filter(|len| self.credit.covers(*len)) {
-                self.credit.take(len);
-                self.consumed(1, len);
-            }
+        };
+        if let Some(QueueSlot::Gathering(assembly)) = self.slot(number) {
+            assembly.is_begun_by_group = false;
+            self.held_by_group -= cost;
         }
     }
 
-    /// Returns the outcome of a part of a message that is done. A fragment of the connection must
-    /// come again with the beginning if the connection has not told that yet.
-    pub(super) fn part_of_done(&self, carrier: Carrier, number: u64) -> FrameOutcome {
-        let is_unsaid = carrier == Carrier::Connection && self.done_by_group.contains(number);
-        if is_unsaid { FrameOutcome::Unknown } else { FrameOutcome::Duplicate }
+    /// Notes that the connection tells the same of a message as the group datagrams that brought
+    /// it.
+    fn confirm_done<U: Handler>(&mut self, number: u64, above: &mut UpcallTarget<'_, U>) {
+        self.set(number, QueueSlot::Done);
+        self.advance(above);
+    }
+
+    /// Forgets what group datagrams have told of a message. What comes after it in order waits for
+    /// it from now on.
+    fn forget_told<U: Handler>(&mut self, number: u64, above: &mut UpcallTarget<'_, U>) {
+        self.release(number);
+        self.set(number, QueueSlot::Missing);
+        self.turn = self.turn.min(number);
+        above.handler.replaced(above.from, number);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::outgoing::{Outgoing, Stage, report};
 use super::Outbox;
+use crate::limits::SETTLED_DELAY;
 use crate::planted::{Bug, planted};
 use crate::wind::event::Event;
 use crate::wind::handler::Refusal;
@@ -128,8 +129,8 @@ impl Outbox {
             let by_group = message.by_group;
             self.messages.pop_front();
             self.first += 1;
-            if by_group {
-                self.untold_settled = Some(self.first);
+            if by_group && self.untold_settled.replace(self.first).is_none() {
+                self.tell_settled = self.now + SETTLED_DELAY;
             }
         }
         self.drop_stale();

@@ -5,6 +5,7 @@ use super::delivery::exchange_beside;
 use super::world::{Group, STREAM};
 use crate::Rank;
 use crate::random::Random;
+use crate::wind::multicast::MemberState;
 use crate::wind::tests::support::channel::Faults;
 use crate::wind::tests::support::world::{Words, body, message};
 use crate::wind::*;
@@ -114,6 +115,116 @@ fn forged_bytes_give_way_to_the_connection() {
     assert_eq!(group.members[0].handler.order, [0, 1]);
 }
 
+/// Returns a forged message of 100 bytes that one datagram brings.
+fn whole(class: Class, words: Words) -> Forged {
+    Forged { class, words, credited: false, len: Some(100), offset: 0, count: 100 }
+}
+
+/// Ways in which a member can harm another one, each with what must hold all the same.
+#[cfg(feature = "planted-bugs")]
+pub const FORGERIES: [fn(); 6] = [
+    message_of_another_kind_is_dropped,
+    message_forged_as_a_whole_gives_way,
+    forged_message_causes_no_refusal,
+    forged_beginnings_leave_room,
+    forged_datagram_numbers_block_no_connection,
+    forged_far_numbers_leave_the_member_proven,
+];
+
+/// WIND-12.13: a message that no sender shares does not come by group datagrams, nor do bytes of
+/// one that the connection has begun.
+#[test]
+fn message_of_another_kind_is_dropped() {
+    let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+    group.members[0].handler.unshared.extend([0, 900]);
+    let words = |id| Words { id, refuse: false, place: false };
+    let malformed = |group: &Group| group.members[0].connection.statistics().malformed;
+    let before = malformed(&group);
+    for class in Class::ALL {
+        forge(&mut group, 0, whole(class, words(900)));
+    }
+    assert_eq!(malformed(&group), before + 3);
+    assert!(group.members[0].handler.order.is_empty());
+    group.post_alone(message(Class::Ordered, 0, 2_000_000), 1);
+    (0..3).for_each(|_| group.step());
+    assert!(group.members[0].handler.order.is_empty(), "it is under way");
+    let other = Forged { len: None, offset: 1_900_000, ..whole(Class::Ordered, words(7)) };
+    forge(&mut group, 0, other);
+    assert_eq!(malformed(&group), before + 4);
+    group.settle();
+    assert_eq!(group.members[0].handler.ids, [0]);
+}
+
+/// WIND-12.12: the message that the sender has posted is delivered, also if another one was forged
+/// as a whole in its place.
+#[test]
+fn message_forged_as_a_whole_gives_way() {
+    for class in Class::ALL {
+        for is_shared in [false, true] {
+            let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+            let words = Words { id: 301, refuse: false, place: class == Class::Unordered };
+            // The last one is forged before its turn.
+            for number in [0, 1, 3] {
+                forge(&mut group, number, whole(class, words));
+            }
+            for (id, len) in [(4, 10), (5, 6000), (6, 10), (7, 6000), (8, 10)] {
+                match is_shared && len > 10 {
+                    true => drop(group.post(&message(class, id, len), &ALL)),
+                    false => group.post_alone(message(class, id, len), 1),
+                }
+            }
+            group.settle();
+            let mut genuine = group.members[0].handler.ids.clone();
+            genuine.retain(|id| *id != 301);
+            genuine.sort_unstable();
+            assert_eq!(genuine, [4, 5, 6, 7, 8], "{class:?} {is_shared}");
+            assert!(group.sender[0].connection.is_established());
+        }
+    }
+}
+
+/// WIND-12.11: what only group datagrams have told causes no refusal, whether the layer above
+/// refuses it when it begins, when it is whole, or for lack of room.
+#[test]
+fn forged_message_causes_no_refusal() {
+    let settings = Settings { assembly_max: 1 << 20, ..Settings::default() };
+    let mut group = Group::proven(3, settings, Faults::default(), 1);
+    let words = |id, refuse| Words { id, refuse, place: false };
+    for number in 0..40 {
+        let at_once = whole(Class::Unordered, words(700, true));
+        let when_whole = whole(Class::Unordered, words(701, true));
+        let long = Forged { len: Some(2 << 20), ..whole(Class::Unordered, words(702, false)) };
+        forge(&mut group, 3 * number, at_once);
+        forge(&mut group, 3 * number + 1, when_whole);
+        forge(&mut group, 3 * number + 2, long);
+    }
+    for id in 0..120 {
+        group.post_alone(message(Class::Ordered, id, 10), 1);
+    }
+    group.settle();
+    assert_eq!(group.members[0].connection.statistics().refusals_sent, 0);
+    let mut genuine = group.members[0].handler.ids.clone();
+    genuine.retain(|id| *id < 700);
+    assert_eq!(genuine, (0..120).collect::<Vec<u64>>());
+}
+
+/// WIND-12.11, WIND-6.5: forged beginnings leave half of the room to the connection.
+#[test]
+fn forged_beginnings_leave_room() {
+    let settings = Settings { held_max: 200_000, ..Settings::default() };
+    let mut group = Group::proven(3, settings, Faults::default(), 1);
+    let words = Words { id: 302, refuse: false, place: false };
+    for number in 10..20 {
+        let long = Forged { len: Some(60_000), ..whole(Class::Ordered, words) };
+        forge(&mut group, number, long);
+    }
+    let held = group.members[0].connection.snapshot().held;
+    assert!((60_000..=100_000).contains(&held), "{held} bytes");
+    (0..25).for_each(|id| group.post_alone(message(Class::Ordered, id, 10), 1));
+    group.settle();
+    assert_eq!(group.members[0].connection.snapshot().held, 0);
+}
+
 /// WIND-12.13, WIND-6.3: a message that was forged as a whole costs what the sender was charged for
 /// the genuine one, whether that is delivered, refused or withdrawn.
 #[test]
@@ -125,8 +236,8 @@ fn forged_messages_take_no_credit_from_the_connection() {
             let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
             let before = credit(&group);
             let words = Words { id: 301, refuse, place: false };
-            let (class, count) = (Class::Ordered, 100);
-            let whole = Forged { class, words, credited: false, len: Some(100), offset: 0, count };
+            let whole = whole(Class::Ordered, words);
+            group.members[0].handler.credited.insert(0);
             let genuine = Message { charge: Charge::Body, ..message(Class::Ordered, 5, len) };
             if is_lost {
                 group.post_alone(genuine, 1);
@@ -143,6 +254,12 @@ fn forged_messages_take_no_credit_from_the_connection() {
                 group.cancel(5, 1);
             }
             group.run(Group::is_idle);
+            let end = &mut group.members[0];
+            for len in core::mem::take(&mut end.handler.unread) {
+                // The forged message costs nothing.
+                let read = if len == 100 { (0, 0) } else { (1, len) };
+                end.connection.consumed(read.0, read.1);
+            }
             // A message after it brings the latest grant.
             group.post_alone(message(Class::Sync, 6, 10), 1);
             group.run(Group::is_idle);
@@ -181,14 +298,51 @@ fn forged_datagram_numbers_block_no_connection() {
     for id in 0..4 {
         group.post(&message(Class::Ordered, id, 30_000), &ALL);
     }
-    for id in 4..40 {
-        ALL.iter().for_each(|rank| group.post_alone(message(Class::Ordered, id, 10), *rank));
-    }
-    group.run(|group| group.members.iter().all(|end| end.handler.delivered.contains(&39)));
+    // No other datagram of the sender goes to the victim.
+    group.run(|group| group.members.iter().all(|end| end.handler.delivered.contains(&3)));
     assert!(group.members[0].handler.withdrawn.contains(&0), "its bytes never came");
     assert!(group.members[1..].iter().all(|end| end.handler.withdrawn.is_empty()));
     group.run(|group| group.sender.iter().all(|end| end.connection.is_idle()));
     assert!(group.sender.iter().all(|end| end.connection.is_established()));
+}
+
+/// WIND-12.5, WIND-12.11: numbers far ahead of those of the sender, forged in a probe or with a
+/// message, do not keep the victim from acknowledging the sender's.
+#[test]
+fn forged_far_numbers_leave_the_member_proven() {
+    let probe = |number| {
+        let mut bytes = Vec::new();
+        let mut builder = Builder::new(&mut bytes, STREAM, number, SealKind::EndToEnd, 1232);
+        builder.flag(Flags::BULK_LANE);
+        builder.group(1, core::iter::empty());
+        builder.ping();
+        builder.finish(None);
+        bytes.extend([0; 4]);
+        bytes
+    };
+    let words = Words { id: 303, refuse: false, place: false };
+    let part = |number| datagram(STREAM, number, 40, 0, whole(Class::Unordered, words));
+    let forged: [Vec<Vec<u8>>; 4] = [
+        [probe(1 << 50)].into(),
+        [part(UNUSED)].into(),
+        (0..40).map(|at| probe((1 << 40) + 2 * at)).collect(),
+        (0..40).map(|at| part(UNUSED + 2 * at)).collect(),
+    ];
+    for all in &forged {
+        let mut group = Group::proven(3, Settings::default(), Faults::default(), 1);
+        for bytes in all {
+            group.give(1, &View::parse(bytes).unwrap());
+        }
+        let before = group.unicast_bulk;
+        for id in 1..40 {
+            group.post(&message(Class::Ordered, id, 60_000), &ALL);
+            (0..3).for_each(|_| group.step());
+        }
+        group.run(|group| group.sender.iter().all(|end| end.connection.is_idle()));
+        assert_eq!(group.states(), [MemberState::Proven; 3]);
+        assert_eq!(group.stream.statistics().members_left_out, 0);
+        assert!(group.unicast_bulk - before < 60_000, "{}", group.unicast_bulk - before);
+    }
 }
 
 /// Gives a random forged datagram to a random member.

@@ -74,7 +74,6 @@ fn others_keep_going_beside_a_lossy_member() {
         turns
     };
     let (clean, lossy) = (turns(0.0), turns(0.05));
-    std::eprintln!("little: {clean} turns without loss, {lossy} with it");
     assert!(lossy * 8 <= clean * 10, "{clean} turns without loss, {lossy} with it");
 }
 
@@ -97,7 +96,6 @@ fn others_keep_their_rate_beside_a_lossy_member() {
         taken
     };
     let (clean, lossy) = (run(0.0), run(0.05));
-    std::eprintln!("without loss {clean:?}, with it {lossy:?}: turns and nanoseconds");
     assert!(lossy.0 * 8 <= clean.0 * 10, "{clean:?} turns without loss, {lossy:?} with it");
     assert!(lossy.1 * 8 <= clean.1 * 10, "{clean:?} ns without loss, {lossy:?} with it");
 }

@@ -96,6 +96,10 @@ pub struct Oracle {
     pub withdrawn: BTreeSet<u64>,
     placed: BTreeMap<u64, (Words, u64, BTreeMap<u64, u64>)>,
     pub order: Vec<u64>,
+    /// Ids of delivered messages, in order.
+    pub ids: Vec<u64>,
+    /// Ids of messages that no correct sender shares.
+    pub unshared: BTreeSet<u64>,
     /// Number of bytes placed.
     pub placed_bytes: u64,
     pub abandoned: u32,
@@ -139,6 +143,10 @@ impl Handler for Oracle {
     fn places(&self, class: Class, head: &[u8]) -> bool {
         let words = Words::read(head);
         class == Class::Unordered && words.place && !words.refuse
+    }
+
+    fn may_be_shared(&self, _: Class, head: &[u8]) -> bool {
+        !self.unshared.contains(&Words::read(head).id)
     }
 
     fn costs_credit(&self, _: &[u8], said: bool) -> bool {
@@ -217,6 +225,7 @@ impl Handler for Oracle {
         }
         self.delivered.insert(number);
         self.order.push(number);
+        self.ids.push(words.id);
         if self.credited.contains(&number) {
             self.unread.push(if words.place { 0 } else { len });
         }
@@ -230,6 +239,10 @@ impl Handler for Oracle {
 
     fn replaced(&mut self, _: Rank, number: u64) {
         self.placed.remove(&number);
+        self.refused.remove(&number);
+        if self.delivered.remove(&number) {
+            self.order.retain(|other| *other != number);
+        }
     }
 
     fn abandon(&mut self, _: Rank) {
