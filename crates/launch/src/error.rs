@@ -29,6 +29,17 @@ pub enum JobError {
         /// Remedy for what has cleared the environment.
         remedy: &'static str,
     },
+    /// No port for the job's store is free.
+    #[error(
+        "no TCP port for the job's store is free in {range} ({last}): give `--ports` (OIKAZE_PORTS) another or a wider range, \
+         or see with `ss -ltnp` who holds them"
+    )]
+    PortsInUse {
+        /// Range of the ports that were tried.
+        range: String,
+        /// Last error that the system returned.
+        last: String,
+    },
     /// The server of another launcher, or the exchange that the program supplies, does not do its
     /// part.
     #[error(

@@ -1,7 +1,8 @@
 //! The job's store in this process, which is rank 0.
 
+use crate::JobError;
+use crate::listen::{self, Reach};
 use crate::store::Server;
-use crate::{JobError, addresses, listen};
 use oikaze_os::net::Ports;
 use oikaze_os::secrets::secret::Secret;
 use std::net::SocketAddr;
@@ -35,7 +36,6 @@ pub(super) fn open_store(
     size: u32,
     secret: &Secret,
 ) -> Result<(Server, Vec<SocketAddr>), JobError> {
-    let ports: Vec<u16> = ports.map_or_else(|| vec![0], |range| range.iter().collect());
-    let (server, port) = serve_at(&ports, size, secret)?;
-    Ok((server, addresses::of_store(port)?))
+    let (listener, addresses) = listen::open_store(ports, Reach::AllHosts)?;
+    Ok((Server::start(listener, size, secret.clone())?, addresses))
 }

@@ -36,16 +36,6 @@ pub enum LaunchError {
         /// Output of the command, and the remedy.
         why: String,
     },
-    /// No port is free.
-    #[error(
-        "no TCP port for the job's store is free in {range} ({last}): give `--ports` another or a wider range, or see with `ss -ltnp` who holds them"
-    )]
-    PortsInUse {
-        /// Range of the ports that were tried.
-        range: String,
-        /// Last error that the system returned.
-        last: String,
-    },
     /// The store failed.
     #[error(transparent)]
     Job(#[from] JobError),

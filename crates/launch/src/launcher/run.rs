@@ -15,7 +15,6 @@ use super::policy::{ASK_TIME, Action, Policy};
 use super::program::find_program;
 use super::sources::OutputSources;
 use super::word::Word;
-use crate::addresses;
 use crate::clock::{Clock, TICK};
 use crate::environment::{self, new_incarnation};
 use crate::launcher::events::Event;
@@ -23,14 +22,14 @@ use crate::launcher::events::signals::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, forward_signals,
     stop_myself, stops, take_signals,
 };
-use crate::listen::{bind, bind_everywhere};
+use crate::listen::{self, Reach};
 use crate::store::{Notice, Server};
 use crate::{REPORT, Secret, Settings, secret_file};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::FAILURE_TIME;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -250,39 +249,21 @@ impl Words {
     }
 }
 
-/// Opens the store's socket, and returns the address at which nodes find it.
+/// Opens the store's socket, and returns the addresses at which nodes find it.
 fn open_store(
     options: &Options,
     network: Option<&Network>,
 ) -> Result<(TcpListener, String), LaunchError> {
     let range = options.settings.ports;
-    let ports: Vec<u16> = range.map_or_else(|| vec![0], |range| range.iter().collect());
-    let failed = |why: std::io::Error| match range {
-        Some(range) => LaunchError::PortsInUse { range: range.to_string(), last: why.to_string() },
-        None => LaunchError::system("open a TCP port for the job's store")(why),
-    };
-    let port = |listener: &TcpListener| {
-        listener
-            .local_addr()
-            .map(|at| at.port())
-            .map_err(LaunchError::system("open the store's port"))
-    };
     if let Some(network) = network {
-        let listener = network.listen(&ports)?;
-        let at = network.store(port(&listener)?).to_string();
+        let listener = network.listen(&listen::ports_of(range))?;
+        let port = listener.local_addr().map_err(LaunchError::system("open the store's port"))?;
+        let at = network.store(port.port()).to_string();
         return Ok((listener, at));
     }
-    if options.hosts.is_empty() {
-        let listener = bind(Ipv4Addr::LOCALHOST.into(), &ports).map_err(failed)?;
-        let at = format!("{}:{}", Ipv4Addr::LOCALHOST, port(&listener)?);
-        return Ok((listener, at));
-    }
-    let listener = bind_everywhere(&ports).map_err(failed)?;
-    let at = addresses::of_store(port(&listener)?)?
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(",");
+    let reach = if options.hosts.is_empty() { Reach::ThisHost } else { Reach::AllHosts };
+    let (listener, addresses) = listen::open_store(range, reach)?;
+    let at = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     Ok((listener, at))
 }
 
