@@ -97,6 +97,9 @@ packages-bench:
 # sshd is installed only where that starts no service: systemd would open the machine to the network.
 packages-all:
 	@$(call need,file=file dpkg-deb=dpkg gzip=gzip ssh=openssh-client busybox=busybox valgrind=valgrind mpirun.openmpi=openmpi-bin mpiexec.hydra=mpich)
+	if ! pkg-config --exists mpich; then
+	  $(call need,mpi.h=libmpich-dev)
+	fi
 	if ! command -v sshd >/dev/null; then
 	  if [ -d /run/systemd/system ]; then
 	    echo "sshd is missing: tests through ssh will be skipped (openssh-server; installing it starts the service)" >&2

@@ -52,6 +52,7 @@ Examples:
   oikaze run -n 4 --stats -- himeno             and print what the nodes have sent
   oikaze run --hosts a,b --ship himeno -- ./himeno
                                                 and send the program to the hosts first
+  oikaze run -n 4 -- ./mpi_program              a program of MPICH, without mpiexec
   OIKAZE_RSH='ssh -i key' oikaze run --hosts a,b -- himeno
 
 Exit status: that of the first node that failed (128 + signal if it was killed), else 0.

@@ -13,6 +13,7 @@ mod error;
 pub mod foreign;
 pub mod launcher;
 mod listen;
+pub mod pmi;
 pub mod reason;
 mod seal;
 mod secret_file;

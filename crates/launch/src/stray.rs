@@ -26,7 +26,7 @@ pub fn check() -> Result<(), JobError> {
         return Ok(());
     }
     if inherited::is_waiting() {
-        return Err(JobError::LostVariables { remedy: REMEDY });
+        return Err(lost_variables());
     }
     if has_launcher() {
         eprintln!(
@@ -35,6 +35,11 @@ pub fn check() -> Result<(), JobError> {
         );
     }
     Ok(())
+}
+
+/// Returns the error of a node of `oikaze run` that has lost the variables of its job.
+pub fn lost_variables() -> JobError {
+    JobError::LostVariables { remedy: REMEDY }
 }
 
 /// Returns `true` if a launcher or an agent is among this process's ancestors.

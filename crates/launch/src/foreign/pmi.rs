@@ -10,6 +10,9 @@ use super::exchange::Exchange;
 use crate::JobError;
 use crate::clock::{Clock, TICK};
 use crate::environment::Lookup;
+use crate::pmi::OWN_SPACE;
+use crate::pmi::line::{LINE_MAX, LineReader, PmiLine};
+use crate::stray;
 use oikaze_os::inherited;
 use oikaze_os::origin::Origin;
 use oikaze_protocol::limits::NODES_MAX;
@@ -20,8 +23,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Longest line of a server that is read, in bytes.
-const LINE_MAX: usize = 16 << 10;
 /// Time limit for an answer that waits for no other process.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Time limit for the last answer.
@@ -102,6 +103,10 @@ impl Pmi {
         }
         let space = pmi.ask("cmd=get_my_kvsname", "my_kvsname", ANSWER_TIME)?;
         pmi.space = space.value("kvsname").unwrap_or_default().to_owned();
+        // A node of `oikaze run` knows its job by the variables of the job (LAUNCH-10.7).
+        if pmi.space.starts_with(OWN_SPACE) {
+            return Err(stray::lost_variables());
+        }
         Ok(pmi)
     }
 
@@ -131,7 +136,7 @@ impl Pmi {
     }
 
     fn answer(&mut self, wanted: &str, limit: Duration) -> Result<PmiLine, JobError> {
-        let line = PmiLine(self.line(limit)?);
+        let line = self.line(limit)?;
         let failed = |why: String| JobError::Exchange { server: "PMI", why };
         match (line.value("cmd"), line.value("rc")) {
             (Some(found), None | Some("0")) if found == wanted => Ok(line),
@@ -144,10 +149,10 @@ impl Pmi {
     }
 
     /// Reads a line, byte by byte, so that the rest is left to an MPI library.
-    fn line(&mut self, limit: Duration) -> Result<String, JobError> {
+    fn line(&mut self, limit: Duration) -> Result<PmiLine, JobError> {
         let mut clock = Clock::new();
         let lost = |why: &str| JobError::Exchange { server: "PMI", why: why.to_owned() };
-        let mut line = Vec::new();
+        let mut line = LineReader::default();
         loop {
             let left = limit.saturating_sub(clock.now());
             if left.is_zero() {
@@ -165,14 +170,18 @@ impl Pmi {
             let mut byte = [0];
             match self.socket.read(&mut byte) {
                 Ok(0) => return Err(lost("it has closed the connection")),
-                Ok(_) if byte == *b"\n" => break,
-                Ok(_) if line.len() >= LINE_MAX => return Err(lost("it sends a line without end")),
-                Ok(_) => line.extend(byte),
+                Ok(_) => {
+                    let [byte] = byte;
+                    let taken = line.take(byte);
+                    let taken = taken.map_err(|why| lost(&format!("it sends {why}")))?;
+                    if let Some(line) = taken {
+                        return Ok(line);
+                    }
+                }
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
                 Err(why) => return Err(lost(&why.to_string())),
             }
         }
-        String::from_utf8(line).map_err(|_| lost("it sends bytes that are not text"))
     }
 
     fn get(&mut self, key: &str) -> Result<String, JobError> {
@@ -217,20 +226,6 @@ impl Exchange for Pmi {
         let count: usize =
             count.parse().ok().filter(|count| *count <= LINE_MAX).ok_or_else(wrong)?;
         (1..=count).map(|at| self.get(&format!("{KEY}-{at}"))).collect()
-    }
-}
-
-/// Line that a server sends: words of `key=value`.
-struct PmiLine(String);
-
-impl PmiLine {
-    fn value(&self, key: &str) -> Option<&str> {
-        self.0.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
-    }
-
-    /// Returns the begin of the line, for messages. A value is not shown, because it may be secret.
-    fn shown(&self) -> &str {
-        self.0.split(" value=").next().unwrap_or_default()
     }
 }
 

@@ -36,6 +36,13 @@ impl Ending {
         Ending::Lost("ended with status 0 without leaving the job".into(), STATUS_NOT_LEFT)
     }
 
+    /// Returns the end of a node that had called `MPI_Init`, and ended with status 0 without
+    /// `MPI_Finalize` (LAUNCH-10.5).
+    #[must_use]
+    pub fn without_finalizing() -> Ending {
+        Ending::Lost("ended with status 0 without MPI_Finalize".into(), STATUS_NOT_LEFT)
+    }
+
     /// Returns `true` if the node ended in good order.
     #[must_use]
     pub fn is_success(&self) -> bool {

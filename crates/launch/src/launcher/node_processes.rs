@@ -9,6 +9,9 @@ use super::program;
 use super::sources::{OutputPipe, OutputSources};
 use crate::environment::{self, NodePlace};
 use crate::launcher::events::Event;
+use crate::pmi::PmiOrder;
+use crate::pmi::host::HostServer;
+use crate::pmi::sockets::{PmiReport, PmiServer};
 use crate::{Secret, Settings};
 use oikaze_os::inherited::Inheritance;
 use oikaze_os::process::isolate;
@@ -17,6 +20,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -44,6 +48,8 @@ pub struct Work {
     pub secret_in_environment: bool,
     /// Incarnation of this start.
     pub incarnation: u64,
+    /// Which nodes are on one host ([`crate::pmi::mapping`]).
+    pub mapping: String,
     /// Settings that the user gave.
     pub settings: Settings,
     /// Set if rank 0 may read the launcher's standard input.
@@ -59,6 +65,8 @@ pub struct Outlet {
     pub sources: Arc<OutputSources>,
     /// Receives the ends of output streams.
     pub events: Sender<Event>,
+    /// Receives the news of the PMI-1 server of this host.
+    pub pmi: PmiReport,
 }
 
 struct Node {
@@ -72,13 +80,14 @@ pub struct NodeProcesses {
     nodes: Vec<Node>,
     sources: Arc<OutputSources>,
     streams: usize,
+    pmi: Option<PmiServer>,
 }
 
 impl NodeProcesses {
     /// Makes a crew without children.
     #[must_use]
     pub fn empty() -> NodeProcesses {
-        NodeProcesses { nodes: Vec::new(), sources: Arc::default(), streams: 0 }
+        NodeProcesses { nodes: Vec::new(), sources: Arc::default(), streams: 0, pmi: None }
     }
 
     /// Starts all nodes of this host. The calling thread must live as long as they should (the main
@@ -103,8 +112,14 @@ impl NodeProcesses {
             ),
         };
         let placement = Placement::of(&work.environment, work.ranks.len())?;
+        let mut pmi_sockets = Vec::new();
         for (node, rank) in work.ranks.clone().enumerate() {
             let mut command = command(work, rank, &wrap(rank), secret.as_ref());
+            let doing = || LaunchError::system("make a socket for the PMI-1 server");
+            let (ours, theirs) = UnixStream::pair().map_err(doing())?;
+            let theirs = Inheritance::of(theirs).map_err(doing())?;
+            serve_pmi(&mut command, work, rank, &theirs);
+            pmi_sockets.push((rank, ours));
             command.env_remove(environment::BIND);
             command.envs(placement.engine(node).map(|engine| (environment::ENGINE, engine)));
             let doing =
@@ -123,6 +138,8 @@ impl NodeProcesses {
                 crew.pump(err.into(), rank, Stream::Err, outlet)?;
             }
         }
+        let host = HostServer::new(work.ranks.clone(), work.size, work.incarnation, &work.mapping);
+        crew.pmi = Some(PmiServer::start(host, pmi_sockets, Arc::clone(&outlet.pmi))?);
         Ok(crew)
     }
 
@@ -150,7 +167,8 @@ impl NodeProcesses {
     }
 
     /// Returns the nodes that have ended since the last call, each with its whole process group.
-    /// The output that they have written has been passed on (LAUNCH-5.4).
+    /// The output that they have written has been passed on (LAUNCH-5.4), and what they have asked
+    /// the PMI-1 server has been reported.
     pub fn reap(&mut self, guard: &mut Guard) -> Vec<(Rank, Ending)> {
         let mut ended = Vec::new();
         self.nodes.retain_mut(|node| {
@@ -176,8 +194,17 @@ impl NodeProcesses {
             ended.push((node.rank, how));
             false
         });
-        self.sources.drain(&ended.iter().map(|(rank, _)| *rank).collect::<Vec<_>>());
+        let ranks: Vec<Rank> = ended.iter().map(|(rank, _)| *rank).collect();
+        self.sources.drain(&ranks);
+        if let Some(pmi) = self.pmi.as_ref().filter(|_| !ranks.is_empty()) {
+            pmi.settle(ranks);
+        }
         ended
+    }
+
+    /// Passes an order to the PMI-1 server of this host on.
+    pub fn pmi_order(&self, order: PmiOrder) {
+        self.pmi.iter().for_each(|pmi| pmi.order(order.clone()));
     }
 
     /// Sends a signal to all living nodes and their own children.
@@ -259,4 +286,23 @@ fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance
     }
     isolate(&mut command, true);
     command
+}
+
+/// Gives a node the variables of a PMI-1 server, and its socket (LAUNCH-10.1). The launcher may
+/// itself be started by a launcher with such a server, whose variables are replaced.
+fn serve_pmi(command: &mut Command, work: &Work, rank: Rank, socket: &Inheritance) {
+    for of_another in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
+        command.env_remove(of_another);
+    }
+    let first = work.ranks.start;
+    command.env("PMI_FD", socket.number().to_string());
+    for (name, value) in [
+        ("PMI_RANK", rank),
+        ("PMI_SIZE", work.size),
+        ("MPI_LOCALRANKID", rank - first),
+        ("MPI_LOCALNRANKS", work.ranks.end - first),
+    ] {
+        command.env(name, value.to_string());
+    }
+    socket.pass_to(command);
 }

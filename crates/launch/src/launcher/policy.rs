@@ -73,6 +73,8 @@ pub struct Policy {
     aborter: Option<Rank>,
     /// Nodes that have joined the job and have not left it.
     members: BTreeSet<Rank>,
+    /// Nodes that have called `MPI_Init` and not `MPI_Finalize`.
+    mpi_members: BTreeSet<Rank>,
     /// Set if survivors go on after the death of a node.
     keep_going: bool,
     interrupted: bool,
@@ -97,6 +99,7 @@ impl Policy {
             status: None,
             aborter: None,
             members: BTreeSet::new(),
+            mpi_members: BTreeSet::new(),
             keep_going: false,
             interrupted: false,
             quit_at: None,
@@ -167,14 +170,73 @@ impl Policy {
         self.members.remove(&rank);
     }
 
+    /// Notes that a node's MPI library has begun (LAUNCH-10.5).
+    pub fn mpi_began(&mut self, rank: Rank) {
+        self.mpi_members.insert(rank);
+    }
+
+    /// Notes that a node's MPI library has ended.
+    pub fn mpi_finished(&mut self, rank: Rank) {
+        self.mpi_members.remove(&rank);
+    }
+
+    /// Prints that a request of a node's MPI library was refused, and why.
+    pub fn mpi_refused(&mut self, rank: Rank, why: &str) {
+        self.actions.push(Action::Print(format!("node {rank}: {}", one_line(why))));
+    }
+
+    /// Notes that a node has called `MPI_Abort`. It does not return there, and the others may wait
+    /// for it, so all of them are ended at once (LAUNCH-10.5).
+    pub fn mpi_aborted(&mut self, now: Duration, rank: Rank, status: u8, why: &str) {
+        if !matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+            return;
+        }
+        if self.aborter.is_none() {
+            self.status.get_or_insert(status);
+        }
+        let status = self.status();
+        let why = format!("node {rank} aborted the job: {}", one_line(why));
+        self.actions.push(Action::Abort(why.clone()));
+        self.actions.push(Action::Print(format!("{why}; the job ends with {status}")));
+        self.actions.push(Action::Signal(SIGTERM));
+        self.stage = Stage::Terminating(now + TERM_TIME);
+    }
+
+    /// Notes that a node's MPI library waits for a node that has ended. That wait has been broken
+    /// off, and so the job fails (LAUNCH-10.5).
+    pub fn mpi_waits_for_ended(&mut self, now: Duration, waits: Rank, ended: Rank) {
+        // After a failure, this follows from it.
+        if self.status.is_some() || self.aborter.is_some() {
+            return;
+        }
+        let why = format!("node {waits} waits in MPI for node {ended}, which has ended");
+        if self.keep_going {
+            return self.actions.push(Action::Print(why));
+        }
+        self.status = Some(STATUS_ABORTED);
+        self.actions.push(Action::Abort(why.clone()));
+        let rest = match self.living.len() {
+            _ if self.ended_by_user => String::new(),
+            left => self.grace_of(left, "node", "nodes"),
+        };
+        self.actions
+            .push(Action::Print(format!("{why}{rest}; the job ends with {STATUS_ABORTED}")));
+        if self.stage == Stage::Running {
+            self.stage = Stage::Grace(now + self.grace);
+        }
+    }
+
     /// Notes that a node has ended. A node that did not leave the job has failed, whatever its
     /// status is (LAUNCH-3.4).
     pub fn ended(&mut self, now: Duration, rank: Rank, how: &Ending) {
         if !self.living.remove(&rank) {
             return;
         }
-        let has_not_left = how.is_success() && self.members.contains(&rank);
-        let not_left = has_not_left.then(Ending::without_leaving);
+        let not_left = match how.is_success() {
+            true if self.members.contains(&rank) => Some(Ending::without_leaving()),
+            true if self.mpi_members.contains(&rank) => Some(Ending::without_finalizing()),
+            _ => None,
+        };
         let how = not_left.as_ref().unwrap_or(how);
         self.actions.push(Action::Ended(NodeEnd {
             rank,

@@ -23,6 +23,8 @@ use crate::launcher::events::signals::{
     stop_myself, stops, take_signals,
 };
 use crate::listen::{self, Reach};
+use crate::pmi::fence::{Fence, FenceChange};
+use crate::pmi::{PmiNews, PmiOrder, mapping};
 use crate::store::{Notice, Server};
 use crate::{REPORT, Secret, Settings, secret_file};
 use oikaze_protocol::Rank;
@@ -170,6 +172,11 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         secret,
         secret_in_environment: options.secret_in_environment,
         incarnation: new_incarnation(),
+        mapping: match &network {
+            // Each node has a network of its own, as if it had a host of its own.
+            Some(_) => mapping((0..size).map(|_| 1)),
+            None => mapping(blocks.iter().map(|block| block.end - block.start)),
+        },
         settings: options.settings.clone(),
         // A terminal would stop a node that reads it, because the node is not in the foreground
         // group.
@@ -184,6 +191,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
         words,
         sources,
         events,
+        fence: Fence::new(size),
     };
     if options.hosts.is_empty() {
         job.start_here(&work, network.as_ref())?;
@@ -300,6 +308,8 @@ struct Job {
     words: Words,
     sources: Arc<OutputSources>,
     events: Sender<Event>,
+    /// Barrier of the nodes' MPI libraries.
+    fence: Fence,
 }
 
 impl Job {
@@ -311,7 +321,9 @@ impl Job {
             None => Vec::new(),
         };
         let (sources, events) = (Arc::clone(&self.sources), self.events.clone());
-        let outlet = Outlet { sink: self.terminal.clone(), sources, events };
+        let news = events.clone();
+        let pmi = Arc::new(move |one| _ = news.send(Event::Pmi(one)));
+        let outlet = Outlet { sink: self.terminal.clone(), sources, events, pmi };
         self.crew = NodeProcesses::start(work, &inside, &outlet, &mut self.guard)?;
         Ok(())
     }
@@ -350,6 +362,7 @@ impl Job {
             (order.size, order.first, order.count) =
                 (work.size, block.start, block.end - block.start);
             order.incarnation = work.incarnation;
+            order.mapping.clone_from(&work.mapping);
             order.secret_in_environment = work.secret_in_environment;
             order.program = options.program.iter().cloned().map(Word).collect();
             order.directory = Word(directory.clone().into_os_string());
@@ -377,7 +390,7 @@ impl Job {
                 has_taken = true;
             }
             for (rank, how) in ended {
-                policy.ended(now, rank, &how);
+                self.ended(now, rank, &how, &mut policy);
             }
             policy.timeout(now);
             for action in policy.actions() {
@@ -430,7 +443,12 @@ impl Job {
                     self.signal(SIGCONT);
                 }
             }
-            Action::Abort(why) => self.server.abort(&why),
+            Action::Abort(why) => {
+                self.server.abort(&why);
+                if let FenceChange::Order(order) = self.fence.break_off() {
+                    self.pmi_order(&order);
+                }
+            }
             Action::Ended(end) => self.server.ended(end),
             Action::Ask => self.ask(QUESTION, Event::Answers),
             Action::Report => self.ask(REPORT, Event::Report),
@@ -454,7 +472,7 @@ impl Job {
 
     fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
         match event {
-            Event::Signal(SIGCHLD | SIGXFSZ) | Event::LauncherGone => {}
+            Event::Signal(SIGCHLD | SIGXFSZ) | Event::LauncherGone | Event::PmiOrder(_) => {}
             // Ctrl-Z stops the whole job, and then the launcher. SIGCONT is passed on like any
             // other signal (LAUNCH-4.1).
             Event::Signal(signal) if stops(signal) => {
@@ -471,7 +489,7 @@ impl Job {
             Event::Report(answers) => policy.reported(&answers),
             Event::Ended(index, rank, how) => {
                 if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
-                    policy.ended(now, rank, &how);
+                    self.ended(now, rank, &how, policy);
                 }
             }
             Event::HostClosed(index, why) => {
@@ -481,9 +499,49 @@ impl Job {
                     .map(|remote| remote.closed(why))
                     .unwrap_or_default();
                 for (rank, how) in lost {
-                    policy.ended(now, rank, &how);
+                    self.ended(now, rank, &how, policy);
                 }
             }
+            Event::Pmi(news) => self.take_pmi(news, now, policy),
         }
+    }
+
+    fn ended(&mut self, now: Duration, rank: Rank, how: &Ending, policy: &mut Policy) {
+        policy.ended(now, rank, how);
+        let change = self.fence.ended(rank);
+        self.take_change(change, now, policy);
+    }
+
+    fn take_pmi(&mut self, news: PmiNews, now: Duration, policy: &mut Policy) {
+        match news {
+            PmiNews::Began(rank) => policy.mpi_began(rank),
+            PmiNews::Finished(rank) => policy.mpi_finished(rank),
+            PmiNews::Refused(rank, why) => policy.mpi_refused(rank, &why),
+            PmiNews::Arrived(rank, values) => {
+                let change = self.fence.arrived(rank, values);
+                self.take_change(change, now, policy);
+            }
+            PmiNews::Aborted(rank, status, why) => {
+                self.sources.drain(&[rank]);
+                policy.mpi_aborted(now, rank, status, &why);
+            }
+        }
+    }
+
+    fn take_change(&mut self, change: FenceChange, now: Duration, policy: &mut Policy) {
+        match change {
+            FenceChange::Open => {}
+            FenceChange::Order(order) => self.pmi_order(&order),
+            FenceChange::Broken(waits, ended) => {
+                policy.mpi_waits_for_ended(now, waits, ended);
+                self.pmi_order(&PmiOrder::Broken);
+            }
+        }
+    }
+
+    /// Tells the PMI-1 servers of all hosts.
+    fn pmi_order(&mut self, order: &PmiOrder) {
+        self.crew.pmi_order(order.clone());
+        self.remotes.iter_mut().for_each(|remote| remote.pmi_order(order.clone()));
     }
 }

@@ -1,11 +1,11 @@
-//! A few bytes that a process hands to its children by a descriptor, and not by their environment
-//! or arguments.
+//! Descriptors that a process hands to its children: a few bytes that do not belong into their
+//! environment or arguments, or a socket.
 //!
-//! The bytes lie in a sealed memory file. It passes through any number of programs that leave open
+//! Bytes lie in a sealed memory file. It passes through any number of programs that leave open
 //! descriptors open (`sh`, `env`, `numactl`, `ip netns exec`). The first process that reads it
 //! closes it there, so its own children do not get it.
 
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, pread, pwrite};
 use std::io;
@@ -22,9 +22,9 @@ const STANDARD: i32 = 3;
 /// Maximum number of bytes.
 pub const LEN_MAX: usize = 256;
 
-/// Bytes for children.
+/// Descriptor for children: a memory file with bytes, or a socket.
 pub struct Inheritance {
-    file: OwnedFd,
+    open: OwnedFd,
 }
 
 impl Inheritance {
@@ -49,21 +49,30 @@ impl Inheritance {
             &file,
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL,
         )?;
+        Inheritance::of(&file)
+    }
+
+    /// Copies a descriptor for children. This process's own children do not inherit the copy unless
+    /// told to.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn of(open: impl AsFd) -> io::Result<Inheritance> {
         // Fewer descriptors may be allowed than that.
-        let file = match fcntl_dupfd_cloexec(&file, LEAST) {
+        let open = match fcntl_dupfd_cloexec(&open, LEAST) {
             Ok(high) => high,
-            Err(_) => fcntl_dupfd_cloexec(&file, STANDARD)?,
+            Err(_) => fcntl_dupfd_cloexec(&open, STANDARD)?,
         };
-        Ok(Inheritance { file })
+        Ok(Inheritance { open })
     }
 
     /// Number of the descriptor, here and in children.
     #[must_use]
     pub fn number(&self) -> i32 {
-        self.file.as_raw_fd()
+        self.open.as_raw_fd()
     }
 
-    /// Lets the child that `command` will start inherit the bytes. This value must still live then.
+    /// Lets the child that `command` will start inherit it. This value must still live then.
     pub fn pass_to(&self, command: &mut Command) {
         let number = self.number();
         let open = move || {
@@ -195,7 +204,7 @@ mod tests {
             assert_eq!(take(number).unwrap_err().kind(), io::ErrorKind::NotFound, "{number}");
         }
         // As if inherited.
-        let copy = fcntl_dupfd_cloexec(&bytes.file, LEAST).unwrap();
+        let copy = fcntl_dupfd_cloexec(&bytes.open, LEAST).unwrap();
         rustix::io::fcntl_setfd(&copy, FdFlags::empty()).unwrap();
         let number = rustix::fd::IntoRawFd::into_raw_fd(copy);
         assert_eq!(take(number).unwrap(), b"own");

@@ -3,6 +3,7 @@
 pub(in crate::launcher) mod signals;
 
 use crate::launcher::ending::Ending;
+use crate::pmi::{PmiNews, PmiOrder};
 use crate::store::Notice;
 use oikaze_protocol::Rank;
 
@@ -16,12 +17,16 @@ pub(in crate::launcher) enum Event {
     Ended(usize, Rank, Ending),
     /// The remote shell of a host has ended, perhaps with a reason to report.
     HostClosed(usize, Option<HostFailure>),
+    /// The PMI-1 server of a host has news.
+    Pmi(PmiNews),
     /// A node has a request to the launcher.
     Notice(Notice),
     /// Answers of the nodes about their present activity, before the time limit ends them.
     Answers(Vec<(Rank, Option<String>)>),
     /// Answers of the nodes about their present activity, for the user.
     Report(Vec<(Rank, Option<String>)>),
+    /// The launcher tells the PMI-1 server. Only an agent receives this event.
+    PmiOrder(PmiOrder),
     /// The launcher has closed its end of the pipe. Only an agent receives this event.
     LauncherGone,
 }

@@ -66,7 +66,14 @@ pub fn agent() -> Result<(), LaunchError> {
     forward_signals(signals, events.clone())?;
     let mut guard = Guard::start()?;
     let sources = Arc::new(OutputSources::default());
-    let outlet = Outlet { sink: up.clone(), sources: Arc::clone(&sources), events: events.clone() };
+    let reports = Arc::clone(&up);
+    let outlet = Outlet {
+        sink: up.clone(),
+        sources: Arc::clone(&sources),
+        events: events.clone(),
+        // Sent before the node has its answer, and therefore before the node's end.
+        pmi: Arc::new(move |news| _ = reports.send(&AgentMessage::Pmi(news))),
+    };
     let started = JobDirectory::receive(&order, &mut input, &mut guard).and_then(|files| {
         if let Some(files) = &files {
             let (count, to) = (order.files.len(), files.path().display());
@@ -145,6 +152,7 @@ fn work<W: std::io::Write + Send>(
         secret,
         secret_in_environment: order.secret_in_environment,
         incarnation: order.incarnation,
+        mapping: order.mapping,
         settings,
         input: false,
     })
@@ -164,6 +172,7 @@ fn listen<W: std::io::Write + Send>(
                 sources.drain(&[rank]);
                 up.send(&AgentMessage::Drained);
             }
+            Ok(Control::Pmi(order)) => _ = events.send(Event::PmiOrder(order)),
             Err(_) => {}
         }
     }
@@ -187,6 +196,7 @@ fn serve<W: std::io::Write + Send>(
         let event = if over { inbox.recv_timeout(DRAIN_TIME).ok() } else { inbox.recv().ok() };
         match event {
             Some(Event::Drained) => crew.drained(),
+            Some(Event::PmiOrder(order)) => crew.pmi_order(order),
             Some(Event::LauncherGone) => crew.signal(SIGKILL),
             Some(Event::Signal(SIGCHLD | SIGXFSZ)) => {}
             Some(Event::Signal(signal)) if stops(signal) => {
@@ -198,6 +208,7 @@ fn serve<W: std::io::Write + Send>(
                 Event::Ended(..)
                 | Event::HostClosed(..)
                 | Event::Notice(_)
+                | Event::Pmi(_)
                 | Event::Answers(_)
                 | Event::Report(_),
             ) => {}

@@ -11,6 +11,7 @@
 use crate::launcher::ending::Ending;
 use crate::launcher::output::{Busy, Sink, Stream};
 use crate::launcher::word::Word;
+use crate::pmi::{PmiNews, PmiOrder};
 use crate::{Ports, Seal, Secret, Settings};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::congestion::Algorithm;
@@ -20,9 +21,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Protocol version, which must be the same at both ends.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// First line of an agent that understands this version.
-pub const MAGIC: &str = "OIKAZE-AGENT 4";
+pub const MAGIC: &str = "OIKAZE-AGENT 5";
 /// Beginning of the first line of an agent of any version.
 pub const MAGIC_OF_ANY: &str = "OIKAZE-AGENT ";
 /// Maximum length of one frame in bytes.
@@ -47,6 +48,8 @@ pub struct Order {
     pub count: u32,
     /// Incarnation of this start.
     pub incarnation: u64,
+    /// Which nodes are on one host ([`crate::pmi::mapping`]).
+    pub mapping: String,
     ports: Option<String>,
     failure_time_ms: Option<u64>,
     time_limit_ms: Option<u64>,
@@ -98,6 +101,7 @@ impl Order {
             first: 0,
             count: 0,
             incarnation: 0,
+            mapping: String::new(),
             ports: settings.ports.map(|ports| ports.to_string()),
             failure_time_ms: settings.failure_time.map(milliseconds),
             time_limit_ms: settings.time_limit.map(milliseconds),
@@ -152,12 +156,14 @@ impl Order {
 }
 
 /// Messages of the launcher that follow the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
     /// Pass on this signal.
     Signal(i32),
     /// Answer by [`AgentMessage::Drained`] when all output of this node so far has been sent.
     Drain(Rank),
+    /// Tell the PMI-1 server there.
+    Pmi(PmiOrder),
 }
 
 /// Messages of an agent to the launcher.
@@ -173,6 +179,8 @@ pub enum AgentMessage {
     Note(String),
     /// Answer to the oldest unanswered [`Control::Drain`].
     Drained,
+    /// The PMI-1 server there has news.
+    Pmi(PmiNews),
 }
 
 impl AgentMessage {
@@ -190,6 +198,8 @@ impl AgentMessage {
             }
             AgentMessage::Note(text) => (8, 0, text.clone().into_bytes()),
             AgentMessage::Drained => (9, 0, Vec::new()),
+            // It has texts and numbers only, which are always JSON.
+            AgentMessage::Pmi(news) => (10, 0, serde_json::to_vec(news).unwrap_or_default()),
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         [&[kind][..], &rank.to_le_bytes(), &length.to_le_bytes(), &bytes].concat()
@@ -210,6 +220,7 @@ impl AgentMessage {
             (7, [status, why @ ..]) => AgentMessage::Ended(rank, Ending::Lost(text(why), *status)),
             (8, why) => AgentMessage::Note(text(why)),
             (9, []) => AgentMessage::Drained,
+            (10, news) => AgentMessage::Pmi(serde_json::from_slice(news).ok()?),
             _ => return None,
         })
     }
@@ -299,6 +310,8 @@ mod tests {
                 .prop_map(|(r, s, t)| AgentMessage::Ended(r, Ending::Lost(t, s))),
             ".{0,20}".prop_map(AgentMessage::Note),
             Just(AgentMessage::Drained),
+            (any::<u32>(), ".{0,20}", ".{0,20}")
+                .prop_map(|(r, k, v)| AgentMessage::Pmi(PmiNews::Arrived(r, vec![(k, v)]))),
         ]
     }
 

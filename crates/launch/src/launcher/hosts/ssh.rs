@@ -12,6 +12,7 @@ use crate::launcher::events::signals::SIGKILL;
 use crate::launcher::events::{Event, HostFailure};
 use crate::launcher::output::{Sink, Terminal};
 use crate::launcher::sources::{OutputSource, OutputSources};
+use crate::pmi::PmiOrder;
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -66,12 +67,23 @@ pub struct Remote {
 
 /// Standard input of the remote shell.
 enum Input {
-    /// Belongs to the thread of this host until the agent has its order. The signals wait.
+    /// Belongs to the thread of this host until the agent has its order. The messages wait.
     Starting(Vec<Control>),
     /// Reaches an agent.
     Open(ChildStdin),
     /// Not needed any more.
     Closed,
+}
+
+impl Input {
+    fn put(&mut self, control: Control) {
+        match self {
+            Input::Starting(waiting) => waiting.push(control),
+            // A broken pipe shows as the end of the agent's output.
+            Input::Open(input) => _ = put_line(input, &control),
+            Input::Closed => {}
+        }
+    }
 }
 
 /// Output of the nodes there. The agent says when it has sent all that a node has written so far.
@@ -231,11 +243,13 @@ impl Remote {
             Input::Starting(_) if signal == SIGKILL && !self.closed => {
                 let _ = kill_process_group(self.pid, Signal::KILL);
             }
-            Input::Starting(signals) => signals.push(Control::Signal(signal)),
-            // A broken pipe shows as the end of the agent's output.
-            Input::Open(input) => _ = put_line(input, &Control::Signal(signal)),
-            Input::Closed => {}
+            input => input.put(Control::Signal(signal)),
         }
+    }
+
+    /// Passes an order to the PMI-1 server on.
+    pub fn pmi_order(&mut self, order: PmiOrder) {
+        lock(&self.input).put(Control::Pmi(order));
     }
 
     /// Closes the standard input of the remote shell. The agent ends when its input does.
@@ -412,6 +426,11 @@ impl Conversation {
                 AgentMessage::OutputEnd(rank, stream) => terminal.end(rank, stream),
                 AgentMessage::Drained => {
                     self.remote_output.note(|questions| questions.answered += 1);
+                }
+                AgentMessage::Pmi(news) => {
+                    if self.common.events.send(Event::Pmi(news)).is_err() {
+                        return Ok(());
+                    }
                 }
                 AgentMessage::Note(text) => {
                     terminal.print_line(&format!("host {}: {text}", self.host))

@@ -246,3 +246,42 @@ fn node_that_has_left_or_never_joined_ends_well() {
     policy.ended(at(1), 1, &Ending::Status(0));
     assert_eq!((policy.is_over(), policy.status()), (true, 0));
 }
+
+/// LAUNCH-10.5.
+#[test]
+fn mpi_node_that_ends_without_finalize_or_is_waited_for_has_failed() {
+    let mut policy = Policy::new(2, GRACE, None);
+    policy.mpi_began(0);
+    policy.mpi_finished(0);
+    policy.ended(at(0), 0, &Ending::Status(0));
+    assert_eq!(policy.status(), 0);
+    policy.mpi_began(1);
+    policy.ended(at(0), 1, &Ending::Status(0));
+    assert_eq!(policy.status(), 1);
+    assert!(printed(&mut policy).concat().contains("without MPI_Finalize"));
+
+    let mut policy = Policy::new(3, GRACE, None);
+    policy.ended(at(0), 2, &Ending::Status(0));
+    policy.mpi_waits_for_ended(at(1), 0, 2);
+    policy.mpi_waits_for_ended(at(1), 1, 2);
+    let said = printed(&mut policy);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said.concat().contains("node 0 waits in MPI for node 2"), "{said:?}");
+    assert_eq!((policy.status(), policy.next_timeout()), (1, Some(at(8))));
+}
+
+/// LAUNCH-10.5.
+#[test]
+fn mpi_abort_ends_all_nodes_at_once() {
+    let mut policy = Policy::new(2, GRACE, None);
+    policy.mpi_aborted(at(0), 1, 3, "MPI_Abort with status 3");
+    policy.mpi_aborted(at(0), 0, 4, "MPI_Abort with status 4");
+    let actions = policy.actions();
+    let why = "node 1 aborted the job: MPI_Abort with status 3";
+    let said = format!("{why}; the job ends with 3");
+    assert_eq!(actions, [Action::Abort(why.into()), Action::Print(said), Action::Signal(SIGTERM)]);
+    policy.ended(at(0), 1, &Ending::Signal(11));
+    policy.ended(at(0), 0, &Ending::Signal(SIGTERM));
+    assert_eq!((policy.status(), policy.is_over()), (3, true));
+    assert!(printed(&mut policy).is_empty());
+}
