@@ -9,8 +9,16 @@ const TOOLS: &[&str] = &["maturin==1.16.0", "mypy==2.4.1", "numpy", "pytest==9.2
 pub const TESTED_WITH: &[&str] =
     &["cloudpickle==3.1.3", "numpy", "pytest==9.2.0", "pytest-xdist==3.8.0"];
 /// Packages for the tests that take long.
-const TESTED_LONG_WITH: &[&str] =
-    &["nbclient==0.11.0", "nbformat==5.11.1", "ipykernel==7.4.0", "kubernetes-validate==1.37.0"];
+const TESTED_LONG_WITH: &[&str] = &[
+    "distributed==2026.8.0",
+    "ipykernel==7.4.0",
+    "kubernetes-validate==1.37.0",
+    "mpi4py==4.1.2",
+    "mpich==5.0.2",
+    "nbclient==0.11.0",
+    "nbformat==5.11.1",
+    "ray==2.60.0",
+];
 
 /// Builds the wheel, installs it into an empty virtual environment, checks its type stubs, and runs
 /// its tests.

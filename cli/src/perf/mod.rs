@@ -193,7 +193,7 @@ impl Perf {
 /// # Errors
 /// The job or an operation fails.
 pub fn run(perf: &Perf) -> Result<()> {
-    if std::env::var_os("OIKAZE_STORE").is_none() {
+    if !oikaze_launch::is_launched()? {
         return start_two(perf.test);
     }
     let job = oikaze::join()?;

@@ -1,0 +1,68 @@
+"""Jobs of the workers of Dask."""
+
+from __future__ import annotations
+
+import importlib
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from .._workers import ArrayHandle, WorkerJob, join_here
+
+__all__ = ["ArrayHandle", "WorkerJob", "join"]
+
+
+def _join_here(key: str, rank: int, size: int, settings: dict[str, Any]) -> None:
+    """Joins in a worker. A variable of the cluster has the bytes of rank 0, which all need."""
+    distributed: Any = importlib.import_module("distributed")
+    told = distributed.Variable(key, client=distributed.get_client())
+
+    def gather(mine: bytes) -> list[bytes]:
+        if rank == 0:
+            told.set(mine.hex())
+        return [bytes.fromhex(told.get()), *[b""] * (size - 1)]
+
+    join_here(key, rank, size, gather, settings)
+
+
+def _nothing() -> None:
+    """Lets a driver ask which workers there are."""
+
+
+def join(client: Any, workers: Sequence[str] | None = None, **settings: Any) -> WorkerJob:
+    """Makes workers of Dask the nodes of a job, with ranks in the order of their addresses.
+
+    Tasks find the job by `oikaze.current_job`, and get the array where they are given its handle::
+
+        job = oikaze.dask.join(client)
+        x = job.array("x", 1_000_000)
+        job.run(lambda job, x: x[job.rank :: job.size].sum(), x)
+
+    The workers are processes (``LocalCluster(processes=True)``), and stay as they are: a worker
+    that is restarted is a lost node.
+
+    Args:
+        client: client of the cluster.
+        workers: addresses of the workers, or all of them.
+        settings: settings of each node, as `oikaze.join` has them.
+
+    Raises:
+        JoinError: a worker could not join.
+    """
+    key = f"oikaze-{uuid.uuid4().hex}"
+    addresses = sorted(client.run(_nothing)) if workers is None else list(workers)
+    size = len(addresses)
+
+    def submit(address: str, function: Any, *arguments: Any) -> Any:
+        return client.submit(
+            function, *arguments, workers=[address], allow_other_workers=False, pure=False
+        )
+
+    def on_all(function: Any, *arguments: Any) -> list[Any]:
+        futures = [submit(address, function, *arguments) for address in addresses]
+        results: list[Any] = client.gather(futures)
+        return results
+
+    joining = enumerate(addresses)
+    client.gather([submit(at, _join_here, key, rank, size, settings) for rank, at in joining])
+    return WorkerJob(key, size, on_all)

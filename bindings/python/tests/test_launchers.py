@@ -1,0 +1,102 @@
+"""Jobs beside MPI, and of processes that Ray and Dask have started."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import finished
+
+#: A node of MPI and of Oikaze.
+BOTH = """
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    job = oikaze.join()
+    assert (job.rank, job.size) == (comm.rank, comm.size)
+    array = job.array("ranks", comm.size, "i8")
+    array[job.rank] = comm.allreduce(job.rank)
+    job.barrier()
+    print("sum", array.sum())
+"""
+
+
+@pytest.mark.long
+def test_program_of_mpi4py_has_the_same_ranks_under_oikaze_run(run):
+    """LAUNCH-10.7."""
+    assert run(3, BOTH, "--timeout", "60").lines() == ["sum 9"] * 3
+
+
+@pytest.mark.long
+def test_program_of_mpi4py_has_the_same_ranks_under_mpiexec(tmp_path):
+    """LAUNCH-9.3."""
+    program = tmp_path / "both.py"
+    program.write_text("import oikaze\n" + "\n".join(line[4:] for line in BOTH.splitlines()))
+    mpiexec = str(Path(sys.executable).with_name("mpiexec"))
+    done = finished([mpiexec, "-n", "3", sys.executable, str(program)], tmp_path, True, {})
+    assert done.out.count("sum 9") == 3
+
+
+@pytest.mark.long
+def test_actors_of_ray_share_arrays(alone):
+    source = """
+        import ray
+        import oikaze.ray
+
+        @ray.remote(num_cpus=0)
+        class Worker:
+            def fill(self, x):
+                job = oikaze.current_job()
+                x[job.rank :: job.size] = job.rank + 1
+                job.barrier()
+                return float(x.sum())
+
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        actors = [Worker.remote() for _ in range(3)]
+        job = oikaze.ray.join(actors)
+        x = job.array("x", 12)
+        print(ray.get([actor.fill.remote(x) for actor in actors]))
+        print(job.run(lambda job, x: (job.rank, float(x[job.rank])), x))
+        job.leave()
+        try:
+            job.array("y", 1)
+        except ray.exceptions.RayTaskError as error:
+            print(isinstance(error.cause, oikaze.InvalidError))
+    """
+    assert alone(source).out.splitlines() == [
+        "[24.0, 24.0, 24.0]",
+        "[(0, 1.0), (1, 2.0), (2, 3.0)]",
+        "True",
+    ]
+
+
+@pytest.mark.long
+def test_workers_of_dask_share_arrays(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import oikaze
+import oikaze.dask
+from distributed import Client, LocalCluster
+
+def fill(job, x):
+    x[job.rank :: job.size] = job.rank + 1
+    job.barrier()
+    return float(x.sum())
+
+if __name__ == "__main__":
+    local = LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None)
+    with local, Client(local) as client:
+        job = oikaze.dask.join(client)
+        x = job.array("x", 12)
+        print(job.run(fill, x))
+        print(client.submit(lambda x: float(x.sum()), x).result())
+        print(x)
+        job.leave()
+"""
+    )
+    done = finished([sys.executable, str(program)], tmp_path, True, {})
+    assert done.out.splitlines() == [
+        "[24.0, 24.0, 24.0]",
+        "24.0",
+        "<oikaze.ArrayHandle 'x', shape 12, f8>",
+    ]
