@@ -65,4 +65,6 @@ def join(client: Any, workers: Sequence[str] | None = None, **settings: Any) -> 
 
     joining = enumerate(addresses)
     client.gather([submit(at, _join_here, key, rank, size, settings) for rank, at in joining])
+    # It has the job's secret, which nobody needs any more.
+    importlib.import_module("distributed").Variable(key, client=client).delete()
     return WorkerJob(key, size, on_all)
