@@ -4,8 +4,9 @@ pub use crate::job::join::{join_as, join_as_without};
 pub use crate::testing::{Seat, SeatStore, cluster_of};
 
 use crate::job::handle::Job;
+use oikaze_protocol::coherence::LockView;
 
-/// Returns how many requests wait for a lock in the memory of this machine, if it is there.
-pub fn lock_waiters(job: &Job, lock: u64) -> Option<usize> {
-    job.node.coherence.calls.lock_view(lock, job.node.as_ref()).map(|view| view.waiting)
+/// Returns the state of a lock, if it is in the memory of this machine or this node manages it.
+pub fn lock_view(job: &Job, lock: u64) -> Option<LockView> {
+    job.node.lock_view(lock)
 }

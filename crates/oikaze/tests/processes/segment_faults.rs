@@ -2,7 +2,7 @@
 //! process count as long as it lives, and no longer (COH-16.6, COH-16.9).
 
 use crate::process_job::ProcessJob;
-use oikaze::internal::lock_waiters;
+use oikaze::internal::lock_view;
 use oikaze::prelude::*;
 use oikaze_launch::Settings;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -61,7 +61,8 @@ fn plays_its_role() {
             "end" => say(&outcome(guard.take().unwrap().release())),
             "lock" => say(&outcome(locked(CALL_LIMIT).map(|held| lock = Some(held)))),
             "try to lock" => say(&outcome(locked(SOON).map(|held| lock = Some(held)))),
-            "count" => say(&lock_waiters(&job, LOCK).unwrap().to_string()),
+            "read lock" => say(&outcome(job.read_lock(LOCK).map(|held| lock = Some(held)))),
+            "count" => say(&lock_view(&job, LOCK).unwrap().waiting.to_string()),
             "unlock" => say(&outcome(lock.take().unwrap().release())),
             "wait for a loss" => {
                 let lost = job.receive(Some(0)).map(drop).unwrap_err();
@@ -345,6 +346,34 @@ fn lock_passes_over_a_node_that_was_killed_while_it_waited() {
         assert!(text == "done" || text.contains("node 1 is lost"), "round {round}: {text}");
         assert!(text == "done" || round % 2 == 1, "round {round}: {text}");
     }
+}
+
+/// COH-16.12: a node that waits alone gets the lock when the last node that reads is killed. The
+/// reader breaks no lock, so the next one gets it, too.
+#[test]
+fn lock_goes_to_a_waiting_writer_when_the_reader_is_killed() {
+    let mut nodes = Nodes::start(3, NEVER);
+    nodes.all_do("barrier");
+    for reader in [0, 2] {
+        assert_eq!(nodes.ask(reader, "read lock"), "done");
+    }
+    nodes.begin(1, "lock");
+    nodes.wait_for_waiters(2, 1);
+    nodes.kill(0);
+    nodes.wait_for_waiters(2, 1);
+    assert_eq!(nodes.ask(2, "unlock"), "done");
+    assert_eq!(nodes.answer(1, "lock"), "done");
+    nodes.begin(2, "lock");
+    assert_eq!(nodes.ask(1, "unlock"), "done");
+    assert_eq!(nodes.answer(2, "lock"), "done");
+
+    let mut nodes = Nodes::start(2, NEVER);
+    nodes.all_do("barrier");
+    assert_eq!(nodes.ask(0, "read lock"), "done");
+    nodes.begin(1, "lock");
+    nodes.wait_for_waiters(0, 1);
+    nodes.kill(0);
+    assert_eq!(nodes.answer(1, "lock"), "done");
 }
 
 /// COH-16.10

@@ -570,13 +570,15 @@ impl Locks {
         let mut waiting = self.queue(entry).filter(|(_, word)| waits(*word));
         let first = waiting.next().map(|(_, word)| word.rank());
         let waiting = usize::from(first.is_some()) + waiting.count();
+        let is_abandoned = |word: &TicketWord| word.state() == LockState::Abandoned;
+        let abandoned = self.queue(entry).filter(|(_, word)| is_abandoned(word)).count();
         // A reader may be counted for a moment beside one that writes (COH-16.12).
         let writer = self.holder(entry);
         let holder = match writer {
             Some((rank, LockState::Holds)) => Some(rank),
             _ => reader.or_else(|| Some(writer?.0)),
         };
-        LockView { holder, first, waiting }
+        LockView { holder, first, waiting, abandoned }
     }
 }
 
@@ -761,7 +763,7 @@ mod tests {
         assert_eq!(tickets.len(), 2);
         assert_eq!(
             one.view(entry, &|_| false),
-            LockView { holder: Some(0), first: None, waiting: 0 }
+            LockView { holder: Some(0), first: None, waiting: 0, abandoned: 2 }
         );
         one.end(held);
         assert_eq!(one.advance(held, &nobody), None, "nobody waits");
@@ -786,7 +788,7 @@ mod tests {
         one.advance(writer, &nobody);
         assert_eq!(
             one.view(entry, &|_| false),
-            LockView { holder: Some(0), first: Some(0), waiting: 1 }
+            LockView { holder: Some(0), first: Some(0), waiting: 1, abandoned: 0 }
         );
         for _ in 0..3 * QUEUE {
             assert_eq!(two.end_reading(entry, false), Some(0));
@@ -830,7 +832,7 @@ mod tests {
         one.advance(tickets[0], &|_| false);
         assert_eq!(
             one.view(entry, &|_| false),
-            LockView { holder: Some(0), first: Some(0), waiting: 62 }
+            LockView { holder: Some(0), first: Some(0), waiting: 62, abandoned: 0 }
         );
         let last = two.take_ticket(entry, false).unwrap();
         for ticket in &tickets[1..] {

@@ -108,10 +108,13 @@ enum RefusedLock {
 pub struct LockView {
     /// Node that the lock was granted to.
     pub holder: Option<Rank>,
-    /// Node whose request is the oldest.
+    /// Node whose request is the oldest that a thread waits for.
     pub first: Option<Rank>,
     /// Number of requests that wait.
     pub waiting: usize,
+    /// Number of requests that keep their places, and that no thread waits for any longer
+    /// (COH-7.5). A manager does not know of those that read.
+    pub abandoned: usize,
 }
 
 /// Locks that this node manages.
@@ -572,10 +575,14 @@ impl Managed {
 
     /// Describes a lock that this node manages.
     pub fn view(&self, lock: u64) -> LockView {
-        let view = |lock: &Lock| LockView {
-            holder: lock.holders().next().map(|holder| holder.rank),
-            first: lock.queue.front().map(|waiting| waiting.of.rank),
-            waiting: lock.queue.len(),
+        let view = |lock: &Lock| {
+            let waiting = || lock.queue.iter().filter(|one| !one.abandoned);
+            LockView {
+                holder: lock.holders().next().map(|holder| holder.rank),
+                first: waiting().next().map(|one| one.of.rank),
+                waiting: waiting().count(),
+                abandoned: lock.queue.len() - waiting().count(),
+            }
         };
         self.locks.get(&lock).map(view).unwrap_or_default()
     }

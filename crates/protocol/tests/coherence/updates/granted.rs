@@ -134,3 +134,35 @@ fn a_grant_that_cannot_be_taken_is_handed_on_whole() {
         assert_eq!(read(&mut cluster, 3, 8), 7, "seed {seed}");
     }
 }
+
+/// COH-7.4, COH-7.5: a thread takes over the request of one that has stopped waiting, although the
+/// grant has come, and waits for a departure. The lock is not given back in between.
+#[test]
+fn a_request_whose_grant_waits_for_a_departure_is_taken_over() {
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(3, seed);
+        lock(&mut cluster, 1, 3);
+        let stopped = cluster.call(2, |c, token, m| c.lock(3, token, m));
+        cluster.run_until_quiet();
+        let barriers: Vec<(u32, Token)> = (0..3)
+            .map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))))
+            .collect();
+        cluster.network.held = Some((0, 2, DEPART));
+        cluster.steps(400);
+        cluster.all_succeeded(barriers[..2].iter().copied());
+        let unlocked = cluster.call(1, |c, token, m| c.unlock(3, token, m));
+        cluster.steps(400);
+        cluster.all_succeeded([(1, unlocked)]);
+        assert_eq!(cluster.take(2, stopped), None, "seed {seed}: its departure is late");
+        cluster.call(2, |c, _, m| c.cancel(stopped, m));
+        let other = cluster.call(0, |c, token, m| c.lock(3, token, m));
+        cluster.steps(400);
+        let again = cluster.call(2, |c, token, m| c.lock(3, token, m));
+        cluster.network.held = None;
+        cluster.run_until_quiet();
+        cluster.all_succeeded([barriers[2], (2, again)]);
+        assert_eq!((cluster.take(2, stopped), cluster.take(0, other)), (None, None), "seed {seed}");
+        unlock(&mut cluster, 2, 3);
+        cluster.all_succeeded([(0, other)]);
+    }
+}

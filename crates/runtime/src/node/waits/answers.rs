@@ -147,7 +147,7 @@ impl Waits {
 
 impl Node {
     /// Returns the state of a lock in the arena, or as this node manages it.
-    fn lock_view(&self, lock: u64) -> Option<LockView> {
+    pub fn lock_view(&self, lock: u64) -> Option<LockView> {
         let managed = || self.with_engine(|engine| engine.coherence().lock_view(lock));
         self.coherence.calls.lock_view(lock, self).or_else(managed)
     }
@@ -176,7 +176,7 @@ fn collective_answer(late: &[Rank], arrived: &[Rank]) -> String {
 }
 
 fn lock_answer(view: LockView) -> String {
-    let LockView { holder, first, waiting } = view;
+    let LockView { holder, first, waiting, .. } = view;
     let one = |word: &str, rank: Option<Rank>| rank.map(|rank| format!("{word} {rank}"));
     let parts = [one("holder", holder), one("first", first), Some(format!("waiting {waiting}"))];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -243,7 +243,7 @@ mod tests {
     fn answers_about_locks_and_collectives_name_ranks_in_numbers() {
         assert_eq!(collective_answer(&[2, 5], &[0, 1]), "late 2 5; missing 2; first 0");
         assert_eq!(collective_answer(&[], &[]), "late ; missing 0");
-        let view = LockView { holder: Some(1), first: Some(2), waiting: 3 };
+        let view = LockView { holder: Some(1), first: Some(2), waiting: 3, abandoned: 1 };
         assert_eq!(lock_answer(view), "holder 1; first 2; waiting 3");
         assert_eq!(lock_answer(LockView::default()), "waiting 0");
     }
