@@ -13,9 +13,9 @@ use crate::memory::remote::RemoteRegion;
 use crate::message::{Message, Received};
 use crate::operation::{Operation, Outcome};
 use crate::queue::CompletionQueue;
-use crate::wait::{OrOfJob, TimeLeft, limit_of, taken, wait, wait_for, wait_in_thread};
+use crate::wait::{OrOfJob, TimeLeft, Timeout, limit_of, taken, wait, wait_for, wait_in_thread};
 use cell::{JobCell, lock};
-use oikaze::ffi::CallCounter;
+use oikaze::ffi::{CallCounter, LockMode};
 use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, LoopProgress};
 use oikaze::memory::remote::RemoteId;
 use oikaze::shared::LockGuard;
@@ -662,17 +662,7 @@ impl Lock {
     /// `timeout` is in seconds; after a `TimeoutError` the lock is no longer asked for.
     #[pyo3(signature = (timeout = None))]
     fn acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<()> {
-        let (timeout, number) = (limit_of(timeout, "acquire")?, self.number);
-        let plain = |job: &oikaze::Job| match self.reads {
-            false => job.lock(number),
-            true => job.read_lock(number),
-        };
-        let within = |job: &oikaze::Job, limit| match self.reads {
-            false => job.lock_for(number, limit),
-            true => job.read_lock_for(number, limit),
-        };
-        let take = |job: &oikaze::Job| timeout.choose(|limit| within(job, limit), || plain(job));
-        self.take(py, |job| take(job).map(Some)).map(drop)
+        self.take(py, false, limit_of(timeout, "acquire")?).map(drop)
     }
 
     /// Acquires the lock if no other thread or node has it; a lock for reading, if nobody has it by
@@ -681,16 +671,7 @@ impl Lock {
     /// `timeout` is in seconds; with it, waits for the lock for so long.
     #[pyo3(signature = (timeout = None))]
     fn try_acquire(&self, py: Python<'_>, timeout: Option<Object>) -> PyResult<bool> {
-        let (timeout, number) = (limit_of(timeout, "try_acquire")?, self.number);
-        let plain = |job: &oikaze::Job| match self.reads {
-            false => job.try_lock(number),
-            true => job.try_read_lock(number),
-        };
-        let within = |job: &oikaze::Job, limit| match self.reads {
-            false => job.try_lock_for(number, limit),
-            true => job.try_read_lock_for(number, limit),
-        };
-        self.take(py, |job| timeout.choose(|limit| within(job, limit), || plain(job)))
+        self.take(py, true, limit_of(timeout, "try_acquire")?)
     }
 
     /// Gives the lock back, with all writes to shared arrays.
@@ -726,19 +707,18 @@ impl Lock {
 }
 
 impl Lock {
-    /// Keeps the lock that `take` returns. Returns whether there was one.
-    fn take(
-        &self,
-        py: Python<'_>,
-        take: impl FnOnce(&oikaze::Job) -> oikaze::Result<Option<LockGuard>> + Send,
-    ) -> PyResult<bool> {
+    /// Acquires the lock within `timeout`. Returns whether it did, which a call that does not try
+    /// always does.
+    fn take(&self, py: Python<'_>, tries: bool, timeout: Option<Timeout>) -> PyResult<bool> {
         if lock(&self.held).is_some() {
             let why = "this object holds it already";
             let remedy = "release it first; another thread waits with an object of its own";
             return Err(invalid(py, "acquiring a lock", why, remedy));
         }
-        let job = self.job.get(py)?;
-        let Some(guard) = wait(py, || take(&job))? else { return Ok(false) };
+        let (job, mode) = (self.job.get(py)?, LockMode { reads: self.reads, tries });
+        let limit = timeout.choose(Some, || None);
+        let taken = wait(py, || job.lock_in_mode(self.number, mode, limit))?;
+        let Some(guard) = taken else { return Ok(false) };
         if let Err(raised) = py.check_signals() {
             detached(py, || drop(guard));
             return Err(raised);

@@ -1,8 +1,11 @@
-//! State of a job that bindings need.
+//! State of a job that bindings need, and calls of it whose forms are values there.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::job::handle::Job;
+use crate::shared::LockGuard;
 use oikaze_engine::Request;
+use oikaze_protocol::coherence::LockMode;
+use std::time::Duration;
 
 impl Job {
     /// Returns `true` if survivors go on after the death of a node
@@ -46,6 +49,40 @@ impl Job {
     #[must_use]
     pub fn refuse_array(&self, what: &str, why: &str) -> Error {
         self.refuse_by(Request::CannotDeclare(format!("{what}: {why}")), what, why)
+    }
+
+    /// Acquires a lock in this mode, alone or for reading. The call waits within `limit`, or within
+    /// the job's time limit without one. In a mode that tries, the call returns `None` at the end
+    /// of `limit`, and does not wait without one. In the other modes, it never returns `None`.
+    ///
+    /// ```
+    /// use oikaze::ffi::LockMode;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let mode = LockMode { reads: true, tries: true };
+    /// let held = job.lock_in_mode(5, mode, None)?.expect("nobody has it");
+    /// held.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Job::lock`], and in a mode that tries as [`Job::try_lock`].
+    #[track_caller]
+    pub fn lock_in_mode(
+        &self,
+        lock: u64,
+        mode: LockMode,
+        limit: Option<Duration>,
+    ) -> Result<Option<LockGuard>> {
+        let acquire = |mode, limit| LockGuard::acquire(&self.node, (lock, mode), limit, self.limit);
+        let Some(limit) = limit.filter(|limit| !(mode.tries && limit.is_zero())) else {
+            return acquire(mode, self.limit);
+        };
+        match acquire(LockMode { tries: false, ..mode }, Some(limit)) {
+            Err(error) if mode.tries && error.is_timeout() => Ok(None),
+            held => held,
+        }
     }
 
     fn refuse_by(&self, refusal: Request, what: &str, why: &str) -> Error {

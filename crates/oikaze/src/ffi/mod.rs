@@ -28,6 +28,8 @@ pub use handles::{Handle, HandleTable, Keepable};
 #[doc(inline)]
 pub use oikaze_os::memory::RegionId;
 #[doc(inline)]
+pub use oikaze_protocol::coherence::LockMode;
+#[doc(inline)]
 pub use oikaze_protocol::collective::CollectiveKind;
 #[doc(inline)]
 pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, NumberKind, Width};

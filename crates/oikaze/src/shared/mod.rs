@@ -125,7 +125,7 @@ impl Job {
     /// alive.
     #[track_caller]
     pub fn lock(&self, lock: u64) -> Result<LockGuard> {
-        self.wait_for_lock(lock, ALONE, self.limit)
+        self.wait_for_lock(lock, ALONE, None)
     }
 
     /// Acquires the lock of this name, as [`Job::lock`] does with [`Job::lock_number`].
@@ -206,7 +206,7 @@ impl Job {
     /// the lock already.
     #[track_caller]
     pub fn try_lock(&self, lock: u64) -> Result<Option<LockGuard>> {
-        self.try_to_lock(lock, ALONE)
+        self.lock_in_mode(lock, LockMode { tries: true, ..ALONE }, None)
     }
 
     /// Waits for a lock as [`Job::lock_for`] does. Returns `None` if the time limit passed. With a
@@ -216,7 +216,7 @@ impl Job {
     /// As [`Job::try_lock`].
     #[track_caller]
     pub fn try_lock_for(&self, lock: u64, limit: Duration) -> Result<Option<LockGuard>> {
-        self.try_to_lock_for(lock, ALONE, limit)
+        self.lock_in_mode(lock, LockMode { tries: true, ..ALONE }, Some(limit))
     }
 
     /// Acquires lock number `lock` for reading. Any number of threads and nodes can have a lock for
@@ -249,7 +249,7 @@ impl Job {
     /// As [`Job::lock`].
     #[track_caller]
     pub fn read_lock(&self, lock: u64) -> Result<LockGuard> {
-        self.wait_for_lock(lock, READING, self.limit)
+        self.wait_for_lock(lock, READING, None)
     }
 
     /// Acquires the lock of this name for reading, as [`Job::read_lock`] does with
@@ -278,7 +278,7 @@ impl Job {
     /// As [`Job::try_lock`].
     #[track_caller]
     pub fn try_read_lock(&self, lock: u64) -> Result<Option<LockGuard>> {
-        self.try_to_lock(lock, READING)
+        self.lock_in_mode(lock, LockMode { tries: true, ..READING }, None)
     }
 
     /// Waits for a lock as [`Job::read_lock_for`] does. Returns `None` if the time limit passed.
@@ -288,10 +288,10 @@ impl Job {
     /// As [`Job::try_lock`].
     #[track_caller]
     pub fn try_read_lock_for(&self, lock: u64, limit: Duration) -> Result<Option<LockGuard>> {
-        self.try_to_lock_for(lock, READING, limit)
+        self.lock_in_mode(lock, LockMode { tries: true, ..READING }, Some(limit))
     }
 
-    /// Waits within `limit` for a lock in this mode, which does not try.
+    /// Acquires a lock in this mode, which does not try, within `limit` or that of the job.
     #[track_caller]
     fn wait_for_lock(
         &self,
@@ -299,32 +299,8 @@ impl Job {
         mode: LockMode,
         limit: Option<Duration>,
     ) -> Result<LockGuard> {
-        let held = LockGuard::acquire(&self.node, (lock, mode), limit, self.limit)?;
+        let held = self.lock_in_mode(lock, mode, limit)?;
         // Only a request that tries finds a lock taken.
         held.ok_or_else(|| Error::invalid(self.node.waits.lock_text(lock), "the lock is taken"))
-    }
-
-    /// Tries a lock in this mode.
-    #[track_caller]
-    fn try_to_lock(&self, lock: u64, mode: LockMode) -> Result<Option<LockGuard>> {
-        let mode = LockMode { tries: true, ..mode };
-        LockGuard::acquire(&self.node, (lock, mode), self.limit, self.limit)
-    }
-
-    /// Waits for a lock in this mode, for no longer than `limit`.
-    #[track_caller]
-    fn try_to_lock_for(
-        &self,
-        lock: u64,
-        mode: LockMode,
-        limit: Duration,
-    ) -> Result<Option<LockGuard>> {
-        if limit.is_zero() {
-            return self.try_to_lock(lock, mode);
-        }
-        match self.wait_for_lock(lock, mode, Some(limit)) {
-            Err(error) if error.is_timeout() => Ok(None),
-            taken => taken.map(Some),
-        }
     }
 }
