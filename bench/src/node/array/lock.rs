@@ -4,10 +4,12 @@ use std::time::Instant;
 
 use clap::Args;
 use oikaze::Job;
+use oikaze::prelude::{Collectives, Sum};
 use oikaze::shared::builder::Homes;
 
 use crate::error::Error;
 use crate::node::output::{failed, tell};
+use crate::record::median;
 
 /// Number of the lock.
 const LOCK: u64 = 1;
@@ -15,7 +17,7 @@ const LOCK: u64 = 1;
 /// Settings of the measurement.
 #[derive(Args)]
 pub struct Settings {
-    /// Number of times that each node writes.
+    /// Number of writes by all nodes, with each home.
     #[arg(long)]
     iterations: u64,
     /// Bytes of data that each holder reads and writes. The first element is the number of writes.
@@ -23,37 +25,53 @@ pub struct Settings {
     bytes: usize,
 }
 
-/// Prints `us`, the mean time from one node's write to that of the next node. A node that takes the
-/// lock before its turn gives it back without a write. Each node in turn is home of the data.
+/// Number of a node's writes in one block of the measurement.
+const BLOCK: u64 = 16;
+
+/// Prints `us`, the time of a hand-over: from one node's write to that of the next holder, which is
+/// another node. Every holder writes, and asks again at once, so all other nodes are in the queue
+/// before it. A node that gets the lock twice in a row gives it back without a write, and `repeats`
+/// counts that. Each node in turn is home of the data. The time is the median of blocks of writes
+/// of rank 0 with one home, and the mean of all homes.
 pub fn run(job: &Job, settings: &Settings) -> Result<(), Error> {
-    let (nodes, rank) = (u64::from(job.size()), u64::from(job.rank()));
     let len = settings.bytes / size_of::<u64>();
-    let turns = settings.iterations / nodes * nodes;
-    let mut seconds = 0.0;
+    let (mut us, mut repeats) = (0.0, 0_u64);
     for home in 0..job.size() {
         let homes = Homes::Explicit(vec![home; settings.bytes.div_ceil(4096)]);
         let data = job.array_with_homes::<u64>("data", len, homes).map_err(failed)?;
         job.barrier().map_err(failed)?;
-        let begun = Instant::now();
-        let mut mine = rank;
-        while mine < turns {
+        let (mut last, mut writes, mut blocks) = (None, 0, Vec::new());
+        let mut begun = (Instant::now(), 0);
+        loop {
             let held = job.lock(LOCK).map_err(failed)?;
-            if data.read(0..len).map_err(failed)?[0] == mine {
+            let found = data.read(0..len).map_err(failed)?[0];
+            let is_repeated = last == Some(found);
+            if found < settings.iterations && !is_repeated {
                 data.write(0..len).map_err(failed)?.iter_mut().for_each(|word| *word += 1);
-                mine += nodes;
+                (last, writes) = (Some(found + 1), writes + 1);
             }
             held.release().map_err(failed)?;
+            if found == settings.iterations {
+                break;
+            }
+            repeats += u64::from(is_repeated);
+            if !is_repeated && writes % BLOCK == 0 {
+                blocks.push(begun.0.elapsed().as_secs_f64() / (found - begun.1) as f64);
+                begun = (Instant::now(), found);
+            }
         }
         job.barrier().map_err(failed)?;
-        seconds += begun.elapsed().as_secs_f64();
-        if let Some(wrong) = data.read(0..len).map_err(failed)?.iter().find(|&&word| word != turns)
-        {
-            return Err(Error::new(format!("{wrong} of {turns} writes are there (a defect)")));
+        us += median(&blocks).unwrap_or(f64::NAN) * 1e6 / f64::from(job.size());
+        let wrong = |word: &&u64| **word != settings.iterations;
+        if let Some(number) = data.read(0..len).map_err(failed)?.iter().find(wrong) {
+            let writes = settings.iterations;
+            return Err(Error::new(format!("{number} of {writes} writes are there (a defect)")));
         }
         data.free().map_err(failed)?;
     }
-    if rank == 0 {
-        tell(&[("us", seconds * 1e6 / (turns * nodes) as f64)]);
+    let repeats = job.all_reduce(repeats, Sum).map_err(failed)?;
+    if job.rank() == 0 {
+        tell(&[("us", us), ("repeats", repeats as f64)]);
     }
     Ok(())
 }
