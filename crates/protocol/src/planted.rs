@@ -116,6 +116,7 @@ bugs! {
     GrantBesideReaders = 91,
     AskTwice = 92,
     AwaitAbandoned = 93,
+    ShortenPartly = 94,
     MoveInvalidPages = 100,
     MoveHomesAtOnce = 102,
     ConfirmWrittenPages = 103,
@@ -179,7 +180,7 @@ impl Bug {
     ];
 
     /// Bugs of changes that come with a lock (COH-5.6, COH-10.17).
-    pub const OF_GRANTS: [Bug; 9] = [
+    pub const OF_GRANTS: [Bug; 10] = [
         Bug::GrantBeforeHomes,
         Bug::GrantAheadOfDiffs,
         Bug::TrustPartOfWritten,
@@ -189,6 +190,7 @@ impl Bug {
         Bug::TellEarlyPages,
         Bug::ForgetListedCopies,
         Bug::KeepLatePagesPrivate,
+        Bug::ShortenPartly,
     ];
 
     /// Bugs of homes that move (COH-11). `MoveInvalidPages` leaves out three checks at once,

@@ -643,7 +643,8 @@ pub(crate) fn grant(
     past.vector.write(&mut body);
     Interval::write_all(base.clock.knowledge.between(known, &past.vector), &mut body);
     body.put_leb128(past.counts.all).put_leb128(past.counts.told);
-    Written::write_all(lists.news(lock, *rank, known, &past.vector), &mut body);
+    let news = lists.news(lock, *rank, known, &past.vector);
+    Written::write_all(news.iter().copied(), &mut body);
     let epoch = past.epoch.max(base.clock.epoch);
     let head = Headline::Grant { lock, request: *request, epoch };
     let is_behind = base.mail.diffs.has_any_to(*rank) && !planted(Bug::GrantAheadOfDiffs);

@@ -5,7 +5,8 @@ use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::clock::notices::{Interval, Runs};
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::pages::diff;
+use crate::coherence::pages::diff::{self, DiffMask};
+use crate::coherence::pages::page::PageId;
 use crate::coherence::pages::table::Arrays;
 use crate::coherence::releasing::release::{CHANGES_MAX, CHANGES_OVERHEAD, PageChanges};
 use crate::planted::{Bug, planted};
@@ -149,6 +150,9 @@ struct WrittenList {
 
 impl WrittenList {
     fn add(&mut self, one: Written) {
+        for ((page, diff), position) in one.changes.iter().zip(core::iter::repeat(one.position)) {
+            self.shorten_before(position, *page, diff);
+        }
         self.size += one.size();
         if let Some(other) = self.intervals.insert(one.position, one) {
             self.size -= other.size();
@@ -159,7 +163,34 @@ impl WrittenList {
             self.size -= oldest.size();
         }
     }
+
+    /// Keeps one byte of what an earlier interval wrote to a page, if this later diff overwrites
+    /// all of it. A node that lacks the earlier interval lacks the later one, too (COH-7.3), and
+    /// applies both. The list still says that all of the earlier interval is in it.
+    fn shorten_before(&mut self, position: u64, page: PageId, later: &[u8]) {
+        if later.len() <= diff::SHORT {
+            return;
+        }
+        let before = self.intervals.range_mut(..position).rev().take(LOOK_BACK);
+        let find = |one: &mut Written| one.changes.binary_search_by_key(&page, |(id, _)| *id).ok();
+        let found = before.map(|(_, one)| one).find_map(|one| {
+            let place = find(one)?;
+            one.changes.get_mut(place).map(|(_, diff)| diff)
+        });
+        let Some(earlier) = found.filter(|earlier| earlier.len() > diff::SHORT) else { return };
+        let is_covered = DiffMask::of(later).covers(&DiffMask::of(earlier));
+        if !is_covered && !planted(Bug::ShortenPartly) {
+            return;
+        }
+        if let Some(short) = diff::first_byte(earlier) {
+            self.size -= earlier.len() - short.len();
+            *earlier = short;
+        }
+    }
 }
+
+/// Number of entries before a new one in which a page is looked for.
+const LOOK_BACK: usize = 8;
 
 /// Changes under the locks that this node has held or manages. Lists that are not used are
 /// forgotten, which costs fetches.
@@ -194,21 +225,24 @@ impl WrittenLists {
     }
 
     /// Returns what was written under a lock from a position on, in order.
-    pub fn since(&self, lock: u64, position: u64) -> impl Iterator<Item = &Written> + Clone {
+    pub fn since(
+        &self,
+        lock: u64,
+        position: u64,
+    ) -> impl DoubleEndedIterator<Item = &Written> + Clone {
         let list = self.young.get(&lock).or_else(|| self.old.get(&lock)).into_iter();
         list.flat_map(move |list| list.intervals.range(position..)).map(|(_, one)| one)
     }
 
     /// Returns what was written under a lock that a node of rank `to` learns if it knows `known`
-    /// and is told `vector`.
-    pub fn news<'a>(
-        &'a self,
-        lock: u64,
-        to: Rank,
-        known: &'a Vector,
-        vector: &'a Vector,
-    ) -> impl Iterator<Item = &'a Written> + Clone {
-        self.since(lock, 0).filter(move |one| one.is_news(to, known, vector))
+    /// and is told `vector`. A node that knows or wrote an entry knows all entries before it.
+    pub fn news(&self, lock: u64, to: Rank, known: &Vector, vector: &Vector) -> Vec<&Written> {
+        let told = |one: &&Written| one.interval <= vector.get(one.writer);
+        let newest = self.since(lock, 0).rev().skip_while(|one| !told(one));
+        let mut news: Vec<&Written> =
+            newest.take_while(|one| one.is_news(to, known, vector)).collect();
+        news.reverse();
+        news
     }
 }
 

@@ -17,6 +17,8 @@ const RUNS: u8 = 0;
 /// Form of a diff with one bit per byte and then the changed bytes.
 const MASK: u8 = 1;
 const MASK_LEN: usize = PAGE / 8;
+/// Length of a diff, in bytes, that is not worth shortening ([`first_byte`]).
+pub(crate) const SHORT: usize = 10;
 
 /// Returns the ranges of bytes in which `now` differs from `twin`, with adjacent ranges merged.
 pub(crate) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
@@ -155,6 +157,47 @@ fn decode_mask<'a>(
     }
 }
 
+/// Bytes of a page that diffs contain, one bit per byte.
+#[derive(PartialEq, Eq)]
+pub(crate) struct DiffMask([u64; PAGE / 64]);
+
+impl DiffMask {
+    /// Returns the bytes that a checked diff of one page contains.
+    pub fn of(diff: &[u8]) -> DiffMask {
+        let mut mask = [0u64; PAGE / 64];
+        // The diff has been checked.
+        let _ = decode(diff, |_, at, bytes| {
+            let end = at + bytes.len();
+            let words = mask.iter_mut().enumerate().take(end.div_ceil(64)).skip(at / 64);
+            for (word, bits) in words {
+                let (first, last) = (at.saturating_sub(word * 64), (end - word * 64).min(64));
+                *bits |= u64::MAX >> (64 - (last - first)) << first;
+            }
+            Ok(())
+        });
+        DiffMask(mask)
+    }
+
+    /// Returns `true` if all bytes of `other` are in this mask.
+    pub fn covers(&self, other: &DiffMask) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| theirs & !mine == 0)
+    }
+}
+
+/// Returns the beginning of a checked diff of one page: a diff of its first byte alone.
+pub(crate) fn first_byte(diff: &[u8]) -> Option<Vec<u8>> {
+    let mut first = None;
+    let _ = decode(diff, |page, at, bytes| {
+        first = first.or_else(|| Some((page, at, *bytes.first()?)));
+        Ok(())
+    });
+    let (page, at, byte) = first?;
+    let mut out = Vec::new();
+    out.put_leb128(page).put_u8(RUNS).put_leb128(1).put_leb128(at as u64);
+    out.put_prefixed(&[byte]);
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +230,37 @@ mod tests {
             let mut changed = vec![false; PAGE];
             decode(&body, |page, at, bytes| { assert_eq!(page, 9); changed[at..at + bytes.len()].fill(true); Ok(()) }).unwrap();
             for i in 0..PAGE { prop_assert_eq!(changed[i], twin[i] != now[i]); }
+        }
+
+        /// COH-10.17: a mask has exactly the bytes of the diff, and the beginning of a diff is one
+        /// of them.
+        #[test]
+        fn masks_and_beginnings_are_those_of_the_diff(runs in prop::collection::vec((0..PAGE, 1..300usize), 1..40), more in prop::collection::vec((0..PAGE, 1..300usize), 0..3), every in 1..3usize) {
+            let now: Vec<u8> = (0..PAGE).map(|i| (i * 7) as u8).collect();
+            let diff_of = |runs: &[(usize, usize)]| {
+                let bytes = runs.iter().flat_map(|(at, len)| (*at..(at + len).min(PAGE)).step_by(every));
+                let mut runs: Vec<Range<usize>> = bytes.map(|at| at..at + 1).collect();
+                merge(&mut runs);
+                let mut diff = Vec::new();
+                assert!(encode_runs(9, &runs, &now, &mut diff));
+                (runs, diff)
+            };
+            let (ranges, diff) = diff_of(&runs);
+            let mask = DiffMask::of(&diff);
+            for at in 0..PAGE {
+                let is_set = mask.0[at / 64] >> (at % 64) & 1 == 1;
+                prop_assert_eq!(is_set, ranges.iter().any(|run| run.contains(&at)), "byte {}", at);
+            }
+            let all: Vec<_> = runs.iter().chain(&more).copied().collect();
+            let (larger, larger_diff) = diff_of(&all);
+            prop_assert!(DiffMask::of(&larger_diff).covers(&mask));
+            prop_assert_eq!(mask.covers(&DiffMask::of(&larger_diff)), larger == ranges);
+            let first = first_byte(&diff).unwrap();
+            let mut found = Vec::new();
+            decode(&first, |page, at, bytes| { found.push((page, at, bytes.to_vec())); Ok(()) }).unwrap();
+            let at = ranges[0].start;
+            prop_assert_eq!(found, vec![(9, at, vec![now[at]])]);
+            prop_assert!(first.len() <= SHORT);
         }
 
         /// COH-9.1: bytes from the network never panic.

@@ -166,3 +166,28 @@ fn a_request_whose_grant_waits_for_a_departure_is_taken_over() {
         cluster.all_succeeded([(0, other)]);
     }
 }
+
+/// COH-10.17: a grant has one byte of what later holders have overwritten. Nodes that pass a page
+/// on do not send the changes of all others with it, and their copies stay valid.
+#[test]
+fn a_grant_brings_overwritten_bytes_once() {
+    const GRANT: u8 = 7;
+    const TURNS: u64 = 12;
+    for seed in 0..20 {
+        let mut cluster = guarded(4, 1, all_at(3, 1), seed);
+        for rank in 0..3 {
+            assert_eq!(read(&mut cluster, rank, 8), 0);
+        }
+        for turn in 0..TURNS {
+            let rank = (turn % 3) as Rank;
+            lock(&mut cluster, rank, 2);
+            assert!(holds(&cluster, rank, 0..1), "seed {seed}, turn {turn}");
+            assert_eq!(read(&mut cluster, rank, 8), turn, "seed {seed}");
+            assert_eq!(read(&mut cluster, rank, 4080), turn, "seed {seed}");
+            fill(&mut cluster, rank, pages(0..1), turn + 1, Ownership::Owned, &[]);
+            unlock(&mut cluster, rank, 2);
+        }
+        let granted: u64 = (0..4).filter_map(|rank| cluster.posted.get(&(GRANT, rank))).sum();
+        assert!(granted < TURNS * (PAGE as u64 + 200), "seed {seed}: {granted} bytes");
+    }
+}
