@@ -6,6 +6,7 @@ mod cores;
 use oikaze_launch::addresses::Reachable;
 use oikaze_os::features::DisabledFeatures;
 use oikaze_os::probe::{self, Finding, Suitability};
+use oikaze_protocol::wire::Versions;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -53,6 +54,7 @@ pub fn doctor(json: bool) -> ExitCode {
     let mut lines: Vec<Line> = probe::probe(&without).into_iter().map(Line::from).collect();
     lines.extend(cores::lines());
     lines.extend([
+        wire_format(),
         loopback(),
         interfaces(),
         command("ssh", "openssh-client", "oikaze run --hosts"),
@@ -116,6 +118,13 @@ fn command(name: &str, package: &str, wanted_by: &str) -> Line {
         ok: word(ok),
         fix,
     }
+}
+
+/// Says which versions of the wire format this release speaks.
+fn wire_format() -> Line {
+    let (found, needed) = (format!("version {}", Versions::SPOKEN), "a common one on all hosts");
+    let ok = word(Suitability::Good);
+    Line { what: "wire format".into(), found, needed: needed.into(), ok, fix: String::new() }
 }
 
 /// Checks that loopback is up, over which nodes of one machine meet.

@@ -13,6 +13,7 @@
 local oikaze = Proto("oikaze", "Oikaze")
 
 local HEADER, PREFIX = 24, 4
+local KEY_AND_COOKIE = 88
 local SEALS = { [0] = "CRC32C of header and frames", [1] = "CRC32C end to end", [2] = "handshake MAC", [3] = "encrypted", [4] = "authenticated" }
 local TAG_LEN = { [0] = 4, [1] = 4, [2] = 16, [3] = 16, [4] = 16 }
 local KINDS = { "PING", "ACK", "MESSAGE", "OPEN", "FRAGMENT", "WITHDRAW", "CLOSE", "HELLO", "REFUSE", "PAD", "COOKIE", "GROUP", "GROUP_ACK", "SETTLED" }
@@ -74,7 +75,8 @@ local F = {
   range = ProtoField.string("oikaze.ack.range", "Received"),
   refused = ProtoField.uint64("oikaze.ack.refused", "Refused message"),
   refusal = ProtoField.uint8("oikaze.refusal", "Refusal", base.DEC, REFUSALS),
-  version = ProtoField.uint16("oikaze.hello.version", "Version"),
+  version = ProtoField.uint16("oikaze.hello.version", "Lowest version"),
+  highest = ProtoField.uint16("oikaze.hello.highest", "Highest version"),
   byte_order = ProtoField.uint8("oikaze.hello.byte_order", "Byte order", base.DEC, ORDERS),
   architecture = ProtoField.uint8("oikaze.hello.architecture", "Architecture", base.DEC, ARCHITECTURES),
   parcel_purpose = ProtoField.uint8("oikaze.parcel.purpose", "Purpose", base.DEC, PURPOSES),
@@ -328,8 +330,12 @@ FRAME[8] = function(c, flags)
   c:skip(2)
   u64(c, F.yours)
   u64(c, F.your_incarnation)
-  -- Messages of the key exchange.
-  c:bytes(F.rest, c:left())
+  -- Message of the key exchange and cookie, and then what only some versions have.
+  c:bytes(F.rest, math.min(c:left(), KEY_AND_COOKIE))
+  if c:left() >= 4 then
+    u16(c, F.highest)
+    c:bytes(F.rest, c:left())
+  end
   return string.format("rank %s of %s to %s", tostring(rank), tostring(nodes), tostring(to))
 end
 

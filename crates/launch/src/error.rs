@@ -143,10 +143,14 @@ pub enum JobError {
         limit: Duration,
     },
     /// A node that cannot be in one job with this one.
-    #[error("node {rank} and this one cannot be in one job: {why}")]
+    #[error("node {rank} on {there:?} and this one on {here:?} cannot be in one job: {why}")]
     Misfit {
         /// Rank of that node.
         rank: u32,
+        /// Name of the host of that node.
+        there: String,
+        /// Name of the host of this node.
+        here: String,
         /// Difference between the nodes, and the remedy.
         why: HandshakeRefusal,
     },

@@ -2,8 +2,11 @@
 
 use core::time::Duration;
 
-/// Version of the wire format (spec/wire.md). Both ends must name the same version.
+/// Highest version of the wire format that this program speaks. A change of what a datagram means
+/// takes a new version (WIRE-6.6).
 pub const WIRE_VERSION: u16 = 11;
+/// Lowest version of the wire format that this program speaks.
+pub const WIRE_VERSION_MIN: u16 = 11;
 /// Size of a page in bytes. It is the unit of coherence, of rights, and of bulk fragments where
 /// they fit.
 pub const PAGE: usize = 4096;

@@ -17,11 +17,11 @@ use crate::sealing::seal::{DataSeal, HandshakeSeal, Seals};
 use oikaze_os::net::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{DATAGRAM_MIN, WIRE_VERSION};
+use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::congestion::Shares;
-use oikaze_protocol::wire::{Frame, Lane, Malformed, Seal, View};
+use oikaze_protocol::wire::{Frame, Lane, Malformed, Seal, Versions, View};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -372,9 +372,11 @@ fn introduced(
     }
     let peer = peers.get_mut(rank).ok_or(DropReason::UnknownConnection)?;
     match view.frames().next() {
-        // A node of another version knows no cookies. Its refusal is shorter than its HELLO.
+        // A node without a common version may know no cookies. Its refusal is shorter than its
+        // HELLO.
         Some(Ok(Frame::Hello(hello)))
-            if hello.mine.version == WIRE_VERSION && !cookies.is_valid(&hello, from, now) =>
+            if hello.mine.versions.common(Versions::SPOKEN).is_some()
+                && !cookies.is_valid(&hello, from, now) =>
         {
             // A HELLO that is still fresh can be repeated by anybody who has seen it.
             token_bucket.used();

@@ -9,7 +9,7 @@ use oikaze_launch::{Bootstrap, JobError, MEET_TIME};
 use oikaze_os::cpu::{CpuId, Topology, cpulist};
 use oikaze_os::net::narrow_path;
 use oikaze_protocol::limits::JOIN_CONNECT_TIME;
-use oikaze_protocol::wind::Death;
+use oikaze_protocol::wind::{Death, HandshakeRefusal};
 use oikaze_runtime::node::{CallPlace, Node, WaitSubject, Waits};
 use std::panic::Location;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl Meeting {
         if bootstrap.size() > 1 {
             bootstrap.put(&connecting_key(bootstrap.rank()), &[])?;
         }
-        let mut connected = connected_within(bootstrap, node, FIRST_LOOK_TIME);
+        let mut connected = self.connected_within(bootstrap, node, FIRST_LOOK_TIME);
         if connected.is_none() {
             // A path to the store that loses packets may hold up a node for seconds. The others do
             // not count that as silence.
@@ -139,7 +139,7 @@ impl Meeting {
                     other => other,
                 })?;
             }
-            connected = connected_within(bootstrap, node, JOIN_CONNECT_TIME);
+            connected = self.connected_within(bootstrap, node, JOIN_CONNECT_TIME);
         }
         match connected {
             Some(Ok(())) => return self.check_paths(bootstrap.rank(), node),
@@ -174,6 +174,42 @@ impl Meeting {
         Err(JobError::from(unreachable).into())
     }
 
+    /// Waits until every pair is connected. Returns `Some(Err(None))` if a node is lost or the job
+    /// was ended, and `None` if the time has passed.
+    #[track_caller]
+    fn connected_within(
+        &self,
+        bootstrap: &dyn Bootstrap,
+        node: &Node,
+        time: Duration,
+    ) -> Option<Result<(), Option<JobError>>> {
+        let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
+        node.wait_on(&subject, Instant::now().checked_add(time), || {
+            let missing = missing(node);
+            let mut deaths = missing
+                .iter()
+                .filter_map(|&rank| Some((rank, node.departures.death_of(rank)?)))
+                .peekable();
+            let lost = deaths.peek().is_some();
+            let misfit = deaths.find_map(|(rank, death)| match death {
+                Death::Refused(why) => Some(self.misfit(rank, why)),
+                _ => None,
+            });
+            match (misfit, missing.is_empty()) {
+                (Some(misfit), _) => Some(Err(Some(misfit))),
+                (None, true) => Some(Ok(())),
+                (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
+            }
+        })
+    }
+
+    /// Makes the error of a node that does not fit to this one.
+    fn misfit(&self, rank: u32, why: HandshakeRefusal) -> JobError {
+        let there = self.others.get(rank as usize).and_then(Option::as_ref);
+        let there = there.map_or_else(String::new, |theirs| theirs.host.name.clone());
+        JobError::Misfit { rank, there, here: self.mine.host.name.clone(), why }
+    }
+
     /// Refuses paths that carry handshakes, but not all datagrams that every path must carry
     /// (WIND-8.1). The first long message would wait until the peer is given up.
     fn check_paths(&self, me: u32, node: &Node) -> Result<()> {
@@ -199,33 +235,5 @@ fn connecting_key(rank: u32) -> String {
 fn missing(node: &Node) -> Vec<u32> {
     node.with_engine(|engine| {
         (0..engine.nodes()).filter(|&rank| !engine.peers().is_connected(rank)).collect()
-    })
-}
-
-/// Waits until every pair is connected. Returns `Some(Err(None))` if a node is lost or the job was
-/// ended, and `None` if the time has passed.
-#[track_caller]
-fn connected_within(
-    bootstrap: &dyn Bootstrap,
-    node: &Node,
-    time: Duration,
-) -> Option<Result<(), Option<JobError>>> {
-    let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
-    node.wait_on(&subject, Instant::now().checked_add(time), || {
-        let missing = missing(node);
-        let mut deaths = missing
-            .iter()
-            .filter_map(|&rank| Some((rank, node.departures.death_of(rank)?)))
-            .peekable();
-        let lost = deaths.peek().is_some();
-        let misfit = deaths.find_map(|(rank, death)| match death {
-            Death::Refused(why) => Some(JobError::Misfit { rank, why }),
-            _ => None,
-        });
-        match (misfit, missing.is_empty()) {
-            (Some(misfit), _) => Some(Err(Some(misfit))),
-            (None, true) => Some(Ok(())),
-            (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
-        }
     })
 }

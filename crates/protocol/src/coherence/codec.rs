@@ -342,59 +342,94 @@ impl RequestedRun {
     }
 }
 
+/// Returns one message of each kind and form, with its purpose.
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<(Headline, MessagePurpose)> {
+    use crate::coherence::updating::head::{Form, UpdatePart};
+    use crate::rma::{Accumulation, Combine, NumberKind, Width};
+
+    let pages = PageRun { array: 1, count: 2, first: 3, id: 4 };
+    let (lock, request, epoch) = (1, 2, 3);
+    let waits = [
+        Wait::Collective { epoch, reported: 4 },
+        Wait::Lock { lock, request },
+        Wait::Pages { id: 5 },
+        Wait::Holder { lock, request },
+        Wait::Updates { epoch },
+        Wait::Target { id: 5 },
+        Wait::Granted { lock, request },
+        Wait::Sent { lock, request },
+    ];
+    let modes = [(false, false), (true, false), (false, true), (true, true)]
+        .map(|(reads, tries)| LockMode { reads, tries });
+    let mut all: Vec<(Headline, MessagePurpose)> = [
+        (Headline::Fetch(RequestedRun { pages, demanded: 1 }), MessagePurpose::FetchRequest),
+        (Headline::Pages(pages), MessagePurpose::Pages),
+        (Headline::Diff { array: 1 }, MessagePurpose::Diff),
+        (Headline::Arrive { epoch }, MessagePurpose::Barrier),
+        (Headline::Depart { epoch }, MessagePurpose::Barrier),
+        (Headline::Grant { lock, request, epoch }, MessagePurpose::Lock),
+        (Headline::Unlock { lock, request, epoch }, MessagePurpose::Lock),
+        (Headline::Next { lock, request }, MessagePurpose::Lock),
+        (Headline::Passed { lock, request }, MessagePurpose::Lock),
+        (Headline::Abandon { lock, request, abandoned: false }, MessagePurpose::Lock),
+        (Headline::Abandon { lock, request, abandoned: true }, MessagePurpose::Lock),
+        (Headline::Subscribers { array: 1 }, MessagePurpose::Subscription),
+        (Headline::TargetDone { id: 1 }, MessagePurpose::Atomic),
+        (
+            Headline::Notify { epoch, updates: CountedUpdates { epoch, count: 4 } },
+            MessagePurpose::Barrier,
+        ),
+        (Headline::Died { rank: 1 }, MessagePurpose::OtherShared),
+        (Headline::Leaving { epoch, silent: false }, MessagePurpose::OtherShared),
+        (Headline::Leaving { epoch, silent: true }, MessagePurpose::OtherShared),
+    ]
+    .into();
+    all.extend(modes.map(|mode| (Headline::Acquire { lock, request, mode }, MessagePurpose::Lock)));
+    let how = Accumulation { element: NumberKind::F64, combine: Combine::Max };
+    let ops = [
+        TargetOp::Read,
+        TargetOp::Write,
+        TargetOp::Combine(how),
+        TargetOp::Accumulate(how),
+        TargetOp::CompareExchange(Width::W64),
+    ];
+    all.extend(
+        ops.map(|op| (Headline::Target { array: 1, op, offset: 2, id: 3 }, MessagePurpose::Atomic)),
+    );
+    let forms = [
+        (Form::Range, 9, UpdatePart::Nothing),
+        (Form::Range, 9, UpdatePart::Header),
+        (Form::Range, 9, UpdatePart::Message),
+        (Form::Changes, 0, UpdatePart::Nothing),
+        (Form::Changes, 0, UpdatePart::Header),
+    ];
+    for (form, offset, through) in forms {
+        all.extend([false, true].map(|pushed| {
+            let (array, epoch, interval) = (1, 2, 5);
+            let update = UpdateHead { array, form, pushed, through, epoch, offset, interval };
+            (Headline::Update(update), MessagePurpose::Update)
+        }));
+    }
+    for change in [SubscriptionChange::Begin, SubscriptionChange::End] {
+        let head = Headline::Subscribe { array: 1, change, first: 0, count: 1 };
+        all.push((head, MessagePurpose::Subscription));
+    }
+    for wait in waits {
+        let replies = [false, true].map(|owed| Headline::Reply { wait, owed });
+        let both = [Headline::Question { wait }].into_iter().chain(replies);
+        all.extend(both.map(|head| (head, MessagePurpose::OtherShared)));
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coherence::updating::head::{Form, UpdatePart};
 
     #[test]
     fn every_message_has_its_purpose() {
-        let pages = PageRun { array: 1, count: 2, first: 3, id: 4 };
-        let update = UpdateHead {
-            array: 1,
-            form: Form::Changes,
-            pushed: false,
-            through: UpdatePart::Nothing,
-            epoch: 2,
-            offset: 0,
-            interval: 3,
-        };
-        let change = SubscriptionChange::Begin;
-        let (lock, request, epoch) = (1, 2, 3);
-        let wait = Wait::Lock { lock, request };
-        let messages = [
-            (Headline::Fetch(RequestedRun { pages, demanded: 1 }), MessagePurpose::FetchRequest),
-            (Headline::Pages(pages), MessagePurpose::Pages),
-            (Headline::Diff { array: 1 }, MessagePurpose::Diff),
-            (Headline::Update(update), MessagePurpose::Update),
-            (Headline::Arrive { epoch }, MessagePurpose::Barrier),
-            (Headline::Depart { epoch }, MessagePurpose::Barrier),
-            (Headline::Acquire { lock, request, mode: LockMode::default() }, MessagePurpose::Lock),
-            (Headline::Grant { lock, request, epoch }, MessagePurpose::Lock),
-            (Headline::Unlock { lock, request, epoch }, MessagePurpose::Lock),
-            (Headline::Next { lock, request }, MessagePurpose::Lock),
-            (Headline::Passed { lock, request }, MessagePurpose::Lock),
-            (Headline::Abandon { lock, request, abandoned: true }, MessagePurpose::Lock),
-            (
-                Headline::Subscribe { array: 1, change, first: 0, count: 1 },
-                MessagePurpose::Subscription,
-            ),
-            (Headline::Subscribers { array: 1 }, MessagePurpose::Subscription),
-            (
-                Headline::Target { array: 1, op: TargetOp::Write, offset: 2, id: 3 },
-                MessagePurpose::Atomic,
-            ),
-            (Headline::TargetDone { id: 1 }, MessagePurpose::Atomic),
-            (
-                Headline::Notify { epoch, updates: CountedUpdates { epoch, count: 4 } },
-                MessagePurpose::Barrier,
-            ),
-            (Headline::Died { rank: 1 }, MessagePurpose::OtherShared),
-            (Headline::Leaving { epoch, silent: true }, MessagePurpose::OtherShared),
-            (Headline::Question { wait }, MessagePurpose::OtherShared),
-            (Headline::Reply { wait, owed: true }, MessagePurpose::OtherShared),
-        ];
-        for (message, expected) in messages {
+        for (message, expected) in samples() {
             let head = message.write();
             assert_eq!(MessagePurpose::of(&head), expected, "{message:?}");
             assert_eq!(Headline::read(&head), Ok(message));

@@ -196,6 +196,14 @@ impl Connection {
         self.handshake.them.as_ref()
     }
 
+    /// Returns the version of the wire format that both ends use (WIRE-6.4), once the peer's HELLO
+    /// was received.
+    #[must_use]
+    pub fn version(&self) -> Option<u16> {
+        let Handshake { me, them, .. } = &self.handshake;
+        them.as_ref().and_then(|them| me.versions.common(them.versions))
+    }
+
     /// Returns `true` if both ends know each other.
     #[must_use]
     pub fn is_established(&self) -> bool {

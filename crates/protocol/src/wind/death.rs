@@ -4,6 +4,7 @@ use crate::wind::handler::Refusal;
 use crate::wind::send::message::Class;
 use crate::wire::hello::{Misfit, Refuse};
 use crate::wire::seal::SealKind;
+use crate::wire::versions::Versions;
 use core::fmt;
 
 pub use crate::wire::CloseReason;
@@ -87,11 +88,16 @@ impl core::fmt::Display for HandshakeRefusal {
         let by = if self.by_peer { " (found by the peer)" } else { "" };
         match self.misfit {
             Misfit::Version => {
+                let [mine, theirs] = [mine, theirs].map(Versions::from_word);
                 write!(
                     f,
-                    "wire format {mine} here, {theirs} at the peer{by}: run the same release on all nodes"
+                    "wire format {mine} here, {theirs} at the peer{by}: install the same release on all hosts (`oikaze --version` names it)"
                 )
             }
+            Misfit::Other => write!(
+                f,
+                "a property that this release does not know is {mine} here, {theirs} at the peer{by}: install the same release on all hosts"
+            ),
             Misfit::Nodes => {
                 write!(f, "{mine} nodes here, {theirs} at the peer{by}: start all nodes as one job")
             }

@@ -275,8 +275,13 @@ impl Handshake {
     /// the most.
     fn misfit(&self, hello: &Hello) -> Option<HandshakeRefusal> {
         let (me, them) = (&self.me, &hello.mine);
+        // (WIRE-6.5)
+        if me.versions.common(them.versions).is_none() {
+            let (misfit, mine, theirs) =
+                (Misfit::Version, me.versions.word(), them.versions.word());
+            return Some(HandshakeRefusal { misfit, mine, theirs, by_peer: false });
+        }
         let pairs = [
-            (Misfit::Version, u64::from(me.version), u64::from(them.version)),
             (Misfit::Nodes, u64::from(me.nodes), u64::from(them.nodes)),
             (Misfit::PageSize, u64::from(me.page_size), u64::from(them.page_size)),
             (Misfit::ByteOrder, u64::from(me.byte_order), u64::from(them.byte_order)),

@@ -182,9 +182,9 @@ impl<'a> Frame<'a> {
         let mut body = ByteReader(rest.take(len)?);
         body.take(PREFIX_LEN)?;
         let frame = Frame::parse_body(kind, flags, &mut body)?;
-        // HELLO may grow at its end in later versions (WIRE-4.8). All other frames have exactly the
-        // length that they name.
-        if kind != kind::HELLO {
+        // These may grow at their ends in later versions (WIRE-6.2). All other frames have exactly
+        // the length that they name.
+        if !matches!(kind, kind::HELLO | kind::REFUSE) {
             body.end()?;
         }
         Ok(frame)

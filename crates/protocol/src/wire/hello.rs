@@ -1,16 +1,18 @@
 //! Handshake frames (WIRE-4.8, WIRE-4.9): introduction, what was heard of the peer, and refusal.
 
 use super::prefix::{PREFIX_LEN, kind, put_prefix};
+use super::versions::Versions;
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
-use crate::limits::{PAGE, WIRE_VERSION};
+use crate::limits::PAGE;
 use crate::seal::KeyStep;
 use alloc::vec::Vec;
 
 const ANSWER_WANTED: u8 = 1;
 const INTRODUCTION_LEN: usize = 52;
-const HELLO_LEN: usize =
-    PREFIX_LEN + INTRODUCTION_LEN + 4 + 4 + 16 + KeyStep::LEN + size_of::<Cookie>();
+/// Length of the fields between the introduction and the highest version.
+const ADDRESSEE_LEN: usize = 4 + 4 + 16 + KeyStep::LEN + size_of::<Cookie>();
+const HELLO_LEN: usize = PREFIX_LEN + INTRODUCTION_LEN + ADDRESSEE_LEN + 4;
 const REFUSE_LEN: usize = PREFIX_LEN + 4 + 4 + 8 + 8 + 8;
 const COOKIE_LEN: usize = PREFIX_LEN + 4 + 4 + 8 + 8 + size_of::<Cookie>();
 
@@ -20,8 +22,8 @@ pub type Cookie = [u8; 16];
 /// Description of a node, which both ends compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Introduction {
-    /// Version of the wire format.
-    pub version: u16,
+    /// Versions of the wire format that the node speaks.
+    pub versions: Versions,
     /// Rank of the node.
     pub rank: Rank,
     /// Number of nodes in the job, as this node knows it.
@@ -56,7 +58,7 @@ impl Introduction {
     #[must_use]
     pub const fn here(rank: Rank, nodes: u32, incarnation: u64, connection: u64) -> Introduction {
         Introduction {
-            version: WIRE_VERSION,
+            versions: Versions::SPOKEN,
             rank,
             nodes,
             incarnation,
@@ -81,9 +83,9 @@ impl Introduction {
     }
 
     fn parse(body: &mut ByteReader<'_>) -> Result<Introduction, Invalid> {
-        let version = body.u16()?;
+        let lowest = body.u16()?;
         let introduction = Introduction {
-            version,
+            versions: Versions::told(lowest, 0),
             byte_order: body.u8()?,
             architecture: body.u8()?,
             rank: body.u32()?,
@@ -102,7 +104,7 @@ impl Introduction {
     }
 
     fn write(&self, into: &mut Vec<u8>) {
-        into.put_u16(self.version);
+        into.put_u16(self.versions.lowest);
         into.put_u8(self.byte_order);
         into.put_u8(self.architecture);
         into.put_u32(self.rank);
@@ -152,9 +154,13 @@ pub struct Hello {
 
 impl Hello {
     pub(super) fn parse(flags: u8, body: &mut ByteReader<'_>) -> Result<Hello, Invalid> {
-        let mine = Introduction::parse(body)?;
-        if mine.version != WIRE_VERSION {
-            // The rest may be shorter, or mean something else.
+        let mut mine = Introduction::parse(body)?;
+        // The highest version stands at the same place in every version, if it is there (WIRE-6.2).
+        let mut behind = *body;
+        let highest = behind.take(ADDRESSEE_LEN).and_then(|_| behind.u16()).unwrap_or(0);
+        mine.versions = Versions::told(mine.versions.lowest, highest);
+        if mine.versions.common(Versions::SPOKEN).is_none() {
+            // The fields in between may be absent, or mean something else.
             let (to, path, yours, key, cookie) = (None, 0, None, KeyStep::Nothing, None);
             return Ok(Hello { mine, to, path, yours, answer_wanted: false, key, cookie });
         }
@@ -185,6 +191,8 @@ impl Hello {
         into.put_u64(yours.incarnation);
         self.key.write(into);
         into.put(&self.cookie.unwrap_or_default());
+        into.put_u16(self.mine.versions.highest);
+        into.put_u16(0);
     }
 }
 
@@ -222,7 +230,9 @@ impl CookieReply {
 crate::wire_enum! {
     /// Property that two nodes must agree on.
     pub enum Misfit {
-        /// Version of the wire format.
+        /// Property that this release does not know (WIRE-6.2).
+        Other = 0,
+        /// Versions of the wire format: no version is in both ranges.
         Version = 1,
         /// Number of nodes in the job.
         Nodes = 2,
@@ -257,7 +267,7 @@ pub struct Refuse {
 impl Refuse {
     pub(super) fn parse(body: &mut ByteReader<'_>) -> Result<Refuse, Invalid> {
         let rank = body.u32()?;
-        let misfit = body.code(Misfit::from_code)?;
+        let misfit = Misfit::from_code(body.u8()?).unwrap_or(Misfit::Other);
         body.zeros::<3>()?;
         Ok(Refuse { rank, misfit, mine: body.u64()?, yours: body.u64()?, incarnation: body.u64()? })
     }

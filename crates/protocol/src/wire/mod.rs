@@ -16,6 +16,7 @@ mod prefix;
 pub(crate) mod seal;
 #[cfg(test)]
 mod tests;
+pub(crate) mod versions;
 pub(crate) mod view;
 
 pub use acknowledge::{AckFields, Acknowledgement, RangesDescending, RefusalWalk, RefusedMessage};
@@ -27,6 +28,7 @@ pub use group::{Addressees, GroupAcknowledgement};
 pub use header::{Flags, Header, Lane};
 pub use hello::{Cookie, CookieReply, Hello, Introduction, Misfit, Refuse, Shown};
 pub use seal::{Seal, SealKind};
+pub use versions::Versions;
 pub use view::{Frames, Malformed, View};
 
 /// First datagram number. Numbers on the wire grow by one with each datagram.

@@ -1,5 +1,7 @@
 //! Round trips of frames, and damaged bytes of every kind.
 
+mod captures;
+
 use super::*;
 use crate::limits::{ACK_RANGES_MAX, HEAD_MAX, REFUSALS_MAX};
 use crate::seal::KeyStep;

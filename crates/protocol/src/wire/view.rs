@@ -97,8 +97,8 @@ impl<'a> View<'a> {
         self.covered.len() + self.payload.len() + self.tag.len()
     }
 
-    /// Returns `true` if this is part of a handshake (connection 0). [`View::sender`] then names
-    /// the peer.
+    /// Returns `true` if this is part of a handshake: of connection 0, in all versions (WIRE-6.1).
+    /// [`View::sender`] then names the peer.
     #[must_use]
     pub fn is_handshake(&self) -> bool {
         self.header.connection == 0

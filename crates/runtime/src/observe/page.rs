@@ -141,6 +141,7 @@ counters! {
     pub struct Gauges {
         /// 1 if the peer shares memory with the node, through which messages go.
         pub rings: u64,
+        pub wire_version: u64,
         pub datagram_max: u64,
         pub window: u64,
         pub share: u64,
@@ -164,6 +165,7 @@ impl From<Snapshot> for Gauges {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self {
             rings: 0,
+            wire_version: now.version.into(),
             datagram_max: now.datagram_max as u64,
             window: now.window,
             share: now.share,

@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub standing: Standing,
     /// The candidate path in use, once established.
     pub path: Option<u8>,
+    /// Version of the wire format that both ends use; 0 before the peer's HELLO (WIRE-6.4).
+    pub version: u16,
     /// Bytes of the largest datagram that this node sends now.
     pub datagram_max: usize,
     /// Bytes that the congestion controller allows in flight.
@@ -88,6 +90,7 @@ impl Connection {
         Snapshot {
             standing,
             path: self.path(),
+            version: self.version().unwrap_or(0),
             datagram_max: self.mtu.size(),
             window: bulk.controller.window(),
             share: bulk.gate.share(),

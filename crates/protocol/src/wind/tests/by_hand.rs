@@ -4,13 +4,13 @@
 use super::support::channel::Faults;
 use super::support::world::{Node, Words, World, death, message};
 use crate::limits::{
-    DATAGRAM_MIN, HEADER_LEN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX, WIRE_VERSION,
+    DATAGRAM_MIN, HEADER_LEN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX, WIRE_VERSION, WIRE_VERSION_MIN,
 };
 use crate::seal::{KeyStep, SECOND_LEN};
 use crate::wind::*;
 use crate::wire::{
-    AckFields, Builder, Cookie, Flags, Frame, Hello, Open, RefusedMessage, SealKind, Shown,
-    SmallMessage, View, Withdrawal,
+    AckFields, Builder, Cookie, Flags, Frame, Hello, Open, Refuse, RefusedMessage, SealKind, Shown,
+    SmallMessage, Versions, View, Withdrawal,
 };
 use std::string::ToString;
 use std::vec::Vec;
@@ -52,43 +52,136 @@ fn greet(world: &mut World, number: u64, incarnation: u64) {
     connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
 }
 
-/// WIRE-4.8, WIND-1.5: a HELLO of another version is understood as far as its version, whatever
-/// that version has appended or means by its steps, and both ends learn why they part.
-#[test]
-fn hello_of_a_later_version_is_refused_with_both_versions() {
-    let mut world = World::new(Settings::default(), Faults::default(), 5);
-    let [Node { connection, handler, .. }, other] = &mut world.nodes;
-    let theirs = other.connection.handshake.me;
-    let mine = Introduction { version: WIRE_VERSION + 1, ..theirs };
+/// Returns a HELLO to node 0 of a peer that speaks these versions.
+fn hello_of(versions: Versions, world: &World) -> Vec<u8> {
+    let mine = Introduction { versions, ..world.nodes[1].connection.handshake.me };
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, DATAGRAM_MIN);
     let key = KeyStep::Second([7; SECOND_LEN]);
     let (to, cookie) = (Some(0), Some([7; 16]));
-    let hello = Hello { mine, to, path: 0, yours: None, answer_wanted: true, key, cookie };
-    builder.hello(&hello);
+    builder.hello(&Hello { mine, to, path: 0, yours: None, answer_wanted: true, key, cookie });
     builder.finish(None);
-    // A step that this version does not know, and eight bytes more.
-    let step = bytes.len() - 4 - SECOND_LEN - size_of::<Cookie>();
-    bytes[step] = 9;
+    bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
+    bytes
+}
+
+/// Makes the only frame of a handshake datagram longer, or shorter, by bytes at its end.
+fn with_frame_of(bytes: &mut Vec<u8>, change: isize) {
     for len in [18, HEADER_LEN + 2] {
-        let longer = u16::from_le_bytes(bytes[len..len + 2].try_into().unwrap()) + 8;
-        bytes[len..len + 2].copy_from_slice(&longer.to_le_bytes());
+        let old = u16::from_le_bytes(bytes[len..len + 2].try_into().unwrap());
+        let new = old.checked_add_signed(change.try_into().unwrap()).unwrap();
+        bytes[len..len + 2].copy_from_slice(&new.to_le_bytes());
     }
-    bytes.resize(bytes.len() + 8 + SealKind::Handshake.tag_len(), 3);
-    connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
+    bytes.resize(bytes.len().checked_add_signed(change).unwrap(), 3);
+}
+
+/// Delivers a HELLO to node 0. Returns the refusal by which the connection ends there, and the one
+/// that it sends.
+fn refusals_of(world: &mut World, bytes: &[u8]) -> (HandshakeRefusal, Refuse) {
+    let Node { connection, handler, .. } = &mut world.nodes[0];
+    connection.receive(world.now, &View::parse(bytes).unwrap(), 0, handler);
     let Some(Death::Refused(why)) = connection.death() else { panic!("{:?}", connection.death()) };
-    assert_eq!(why.misfit, Misfit::Version);
-    assert_eq!(why.mine, u64::from(WIRE_VERSION));
-    assert_eq!(why.theirs, u64::from(WIRE_VERSION + 1));
-    assert!(why.to_string().contains("run the same release on all nodes"));
     let mut answer = Vec::new();
     assert!(connection.transmit(world.now, &mut answer).is_some());
     answer.resize(answer.len() + SealKind::Handshake.tag_len(), 0);
     let view = View::parse(&answer).unwrap();
-    assert!(view.frames().flatten().any(|frame| matches!(
-        frame,
-        Frame::Refuse(refuse) if refuse.misfit == Misfit::Version
-    )));
+    let refusal = view.frames().flatten().find_map(|frame| match frame {
+        Frame::Refuse(refuse) => Some(refuse),
+        _ => None,
+    });
+    (why, refusal.expect("it tells the peer"))
+}
+
+/// WIRE-6.2 to 6.5, WIND-1.5: a HELLO without a common version is understood as far as its
+/// versions, whatever it has appended or means by its steps. Both ends learn both ranges.
+#[test]
+fn hello_without_a_common_version_is_refused_with_both_ranges() {
+    let range = |lowest, highest| Versions { lowest, highest };
+    let cases = [
+        (range(WIRE_VERSION + 1, WIRE_VERSION + 1), "12"),
+        (range(WIRE_VERSION + 1, WIRE_VERSION + 3), "12 to 14"),
+        (range(WIRE_VERSION_MIN - 1, WIRE_VERSION_MIN - 1), "10"),
+        (range(0, WIRE_VERSION_MIN - 1), "0 to 10"),
+        (range(WIRE_VERSION + 1, WIRE_VERSION_MIN - 1), "12 to 10"),
+        (range(u16::MAX, u16::MAX), "65535"),
+    ];
+    for (theirs, text) in cases {
+        let mut world = World::new(Settings::default(), Faults::default(), 5);
+        let mut bytes = hello_of(theirs, &world);
+        // A step that this version does not know, and eight bytes more.
+        let range = bytes.len() - SealKind::Handshake.tag_len() - 4;
+        bytes[range - size_of::<Cookie>() - KeyStep::LEN] = 9;
+        with_frame_of(&mut bytes, 8);
+        let (why, told) = refusals_of(&mut world, &bytes);
+        assert_eq!((why.misfit, why.by_peer), (Misfit::Version, false));
+        let words = [Versions::SPOKEN, theirs].map(Versions::word);
+        assert_eq!([why.mine, why.theirs], words, "{theirs}");
+        assert_eq!((told.misfit, [told.mine, told.yours]), (Misfit::Version, words), "{theirs}");
+        let at_peer = HandshakeRefusal::from_frame(&told).to_string();
+        let here = why.to_string();
+        assert!(here.contains(&std::format!("11 here, {text} at the peer:")), "{here}");
+        assert!(at_peer.contains(&std::format!("{text} here, 11 at the peer (found")), "{at_peer}");
+        for text in [here, at_peer] {
+            assert!(text.contains("install the same release on all hosts"), "{text}");
+        }
+    }
+}
+
+/// WIRE-6.3: a node that knows no ranges speaks one version. Its HELLO ends before the range.
+#[test]
+fn hello_without_a_range_tells_one_version() {
+    for (version, is_common) in [(WIRE_VERSION, true), (WIRE_VERSION_MIN - 1, false)] {
+        let mut world = World::new(Settings::default(), Faults::default(), 5);
+        let one = Versions { lowest: version, highest: version };
+        let mut bytes = hello_of(one, &world);
+        with_frame_of(&mut bytes, -4);
+        let key = bytes.len() - SealKind::Handshake.tag_len() - size_of::<Cookie>() - KeyStep::LEN;
+        bytes[key..key + KeyStep::LEN].fill(0);
+        if is_common {
+            let Node { connection, handler, .. } = &mut world.nodes[0];
+            connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
+            assert_eq!((connection.death(), connection.version()), (None, Some(version)));
+        } else {
+            let (why, _) = refusals_of(&mut world, &bytes);
+            assert_eq!(Versions::from_word(why.theirs), one);
+        }
+    }
+}
+
+/// WIRE-6.2: a refusal of a later version is longer, and names a property that is unknown here. It
+/// ends the handshake all the same.
+#[test]
+fn refusal_of_a_later_version_ends_the_handshake() {
+    let mut world = World::new(Settings::default(), Faults::default(), 5);
+    let Node { connection, handler, .. } = &mut world.nodes[0];
+    connection.connect(world.now);
+    let incarnation = connection.handshake.me.incarnation;
+    let refuse = Refuse { rank: 1, misfit: Misfit::Seal, mine: 5, yours: 6, incarnation };
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, DATAGRAM_MIN);
+    builder.refuse(&refuse);
+    builder.finish(None);
+    bytes[HEADER_LEN + 8] = 200;
+    bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
+    with_frame_of(&mut bytes, 24);
+    connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
+    let Some(Death::Refused(why)) = connection.death() else { panic!("{:?}", connection.death()) };
+    assert_eq!((why.misfit, why.mine, why.theirs), (Misfit::Other, 6, 5));
+    assert!(why.to_string().contains("install the same release on all hosts"), "{why}");
+}
+
+/// WIRE-6.4: both ends use the highest version that both speak.
+#[test]
+fn both_ends_use_the_highest_common_version() {
+    let mut world = World::new(Settings::default(), Faults::default(), 5);
+    let ranges =
+        [(WIRE_VERSION_MIN - 2, WIRE_VERSION + 1), (WIRE_VERSION_MIN - 1, WIRE_VERSION + 4)];
+    for (node, (lowest, highest)) in world.nodes.iter_mut().zip(ranges) {
+        node.connection.handshake.me.versions = Versions { lowest, highest };
+    }
+    world.nodes[0].connection.connect(world.now);
+    world.run(|world| world.nodes.iter().all(|node| node.connection.is_established()));
+    assert_eq!([0, 1].map(|at| world.nodes[at].connection.version()), [Some(WIRE_VERSION + 1); 2]);
 }
 
 /// Number that the peer has not reached.

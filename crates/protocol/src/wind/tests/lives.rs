@@ -6,7 +6,7 @@ use super::support::world::{Node, Words, World, death, message};
 use crate::limits::DATAGRAM_NUMBER_MAX;
 use crate::wind::ack::received::Wants;
 use crate::wind::*;
-use crate::wire::SealKind;
+use crate::wire::{SealKind, Versions};
 use core::time::Duration;
 use std::vec::Vec;
 
@@ -133,7 +133,7 @@ fn unfit_peers_are_refused_with_both_values() {
         match what {
             "nodes" => me.nodes = 3,
             "page" => me.page_size = 65_536,
-            "version" => me.version += 1,
+            "version" => me.versions = Versions { lowest: 12, highest: 13 },
             "seal" => settings.seal = SealKind::HeaderOnly,
             _ => me.byte_order = 2,
         }
