@@ -135,6 +135,7 @@ bugs! {
     GiveForgedAllRoom = 118,
     TellSettledByChance = 119,
     TrustFarNumbers = 120,
+    KeepOldestShared = 121,
 }
 
 impl Bug {
@@ -207,12 +208,13 @@ impl Bug {
     ];
 
     /// Bugs of multicast (WIND-12), which not every simulated cluster uses.
-    pub const OF_MULTICAST: [Bug; 5] = [
+    pub const OF_MULTICAST: [Bug; 6] = [
         Bug::CountForAllMembers,
         Bug::ForgetGroupRepair,
         Bug::TakeNumberOfOther,
         Bug::ForgetLeftOut,
         Bug::ForgetGroupFlight,
+        Bug::KeepOldestShared,
     ];
 
     /// Bugs of what a member does with group datagrams that another one has forged (WIND-12.11 to

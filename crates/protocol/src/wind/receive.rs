@@ -291,10 +291,6 @@ impl Connection {
             if let Some(number) = flight.skipped_in(ack) {
                 return Some(Nonsense::Skipped { number });
             }
-            // WIND-12.11: the peer may have credit and refusals for what another member has forged.
-            if self.groups.as_ref().is_some_and(|groups| groups.invites()) {
-                continue;
-            }
             let (granted, most) = (ack.fields.credit, self.outbox.credit_possible());
             if granted > most {
                 return Some(Nonsense::Credit { granted, most });

@@ -139,7 +139,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
             StreamSendKeys::new(&identity, secret)
         });
         let mut stream = GroupStream::new(id, &members, self.seals.data.kind());
-        stream.invite(self.now, self.peers);
+        stream.invite(self.now);
         let own = OwnStream::new(stream, receivers, to, keys, self.now);
         self.groups.own.insert(own);
         let secret = secret.unwrap_or(StreamSecret::from_bytes([0; StreamSecret::LEN]));

@@ -74,11 +74,6 @@ impl Connection {
         self.outbox.unshare(number);
     }
 
-    /// Called when the peer is asked to follow a stream of this node.
-    pub(in crate::wind) fn invite_to_group(&mut self) {
-        self.groups.get_or_insert_with(Box::default).invite();
-    }
-
     /// Makes the peer the member of this index of this node's stream, which learns from `news` when
     /// to look. Returns `false` if the connection is not established.
     pub(in crate::wind) fn join_group(
@@ -92,7 +87,6 @@ impl Connection {
             let failure_time = self.settings.failure_time;
             let groups = self.groups.get_or_insert_with(Box::default);
             groups.join(stream, member, news, failure_time);
-            self.outbox.withdraw_refused_messages();
         }
         established
     }

@@ -171,22 +171,9 @@ pub(in crate::wind) struct Groups {
     followed: Vec<FollowedStream>,
     pub flights: Vec<SharedFlight>,
     keys: u32,
-    /// Whether the peer has ever been asked to follow a stream of this node.
-    invites: bool,
 }
 
 impl Groups {
-    /// Returns `true` if the peer may follow a stream of this node, or did so earlier. From then on
-    /// other members can make the peer report what this node has not sent (WIND-12.11).
-    pub fn invites(&self) -> bool {
-        self.invites
-    }
-
-    /// Notes that the peer is asked to follow a stream of this node.
-    pub fn invite(&mut self) {
-        self.invites = true;
-    }
-
     /// Begins to follow a stream. Returns `false` if there are too many.
     pub fn follow(&mut self, id: u64, share: u32) -> bool {
         if self.followed(id).is_some() {
@@ -274,7 +261,6 @@ impl Groups {
 
     /// Begins a flight to the peer. Numbers are those of the stream, none of which is skipped.
     pub fn join(&mut self, stream: u64, member: u8, news: MemberNews, failure_time: Duration) {
-        self.invite();
         if self.flight(stream).is_none() {
             let flight = Flight::new(failure_time, 0);
             let (marks, fate) = (Marks::default(), GroupFate::default());

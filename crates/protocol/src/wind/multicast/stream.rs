@@ -146,17 +146,12 @@ impl GroupStream {
         u8::try_from(at).ok()
     }
 
-    /// Called when the owner asks the members to follow the stream. From then on they can hear each
-    /// other (WIND-12.11), and have [`GROUP_JOIN_TIME`] to answer.
+    /// Called when the owner asks the members to follow the stream. They have [`GROUP_JOIN_TIME`]
+    /// to answer.
     ///
     /// [`GROUP_JOIN_TIME`]: crate::limits::GROUP_JOIN_TIME
-    pub fn invite(&mut self, now: Time, members: &mut impl Members) {
-        for member in &mut self.members {
-            member.invited(now);
-            if let Some(connection) = members.connection(member.rank) {
-                connection.invite_to_group();
-            }
-        }
+    pub fn invite(&mut self, now: Time) {
+        self.members.iter_mut().for_each(|member| member.invited(now));
         self.note_member_times();
     }
 

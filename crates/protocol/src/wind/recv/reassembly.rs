@@ -27,7 +27,7 @@ pub(crate) struct Assembly {
     pub len: u64,
     pub destination: BodyDestination,
     /// Whether only group datagrams have told the beginning so far. What the connection says
-    /// replaces it (WIND-12.11).
+    /// replaces it (WIND-12.12).
     pub is_begun_by_group: bool,
     /// Whether group datagrams have brought bytes.
     has_group_bytes: bool,
@@ -82,7 +82,7 @@ impl Assembly {
 
     /// Processes bytes of the body. Calls `place` once for each range that has not arrived before
     /// (WIRE-3.5, WIND-4.1). In a buffer, bytes of the connection replace those of group datagrams
-    /// (WIND-12.11).
+    /// (WIND-12.12).
     pub fn fill(
         &mut self,
         carrier: Carrier,

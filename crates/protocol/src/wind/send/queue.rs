@@ -44,8 +44,6 @@ pub(crate) struct Outbox {
     untold_settled: Option<u64>,
     /// Time at which the peer is told of that number, if nothing has told it by then.
     tell_settled: Time,
-    /// Whether credited messages that were refused are withdrawn, too (WIND-12.11).
-    withdraws_refused: bool,
     /// Messages refused as *not present*, which the owner will post again.
     returned: VecDeque<Message>,
 }
@@ -80,7 +78,6 @@ impl Outbox {
             settle_times: Latency::default(),
             untold_settled: None,
             tell_settled: Time(0),
-            withdraws_refused: false,
             returned: VecDeque::new(),
         }
     }
@@ -104,12 +101,6 @@ impl Outbox {
     /// Called when the peer knows that all messages below this number are settled.
     pub fn settled_told(&mut self, number: u64) {
         self.untold_settled.take_if(|untold| *untold <= number);
-    }
-
-    /// Called when the peer becomes a member of a stream of this node. Messages that are refused
-    /// from now on are withdrawn, too, if they cost credit.
-    pub fn withdraw_refused_messages(&mut self) {
-        self.withdraws_refused = true;
     }
 
     /// Returns the next message that was refused as *not present*.

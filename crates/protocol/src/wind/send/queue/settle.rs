@@ -65,14 +65,9 @@ impl Outbox {
     /// Called when the peer's upper layer refused the message (WIND-4.5). Returns `true` if the
     /// message was not settled before.
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) -> bool {
-        let withdraws = self.withdraws_refused;
         let Some(message) = self.get_mut(number) else { return false };
-        // A member of a group can make its peer refuse what was not sent yet (WIND-12.11).
+        // No correct peer refuses what was not sent.
         if message.stage == Stage::Waiting {
-            return false;
-        }
-        let is_charged = message.charged;
-        if withdraws && is_charged && matches!(message.stage, Stage::Withdrawn { .. }) {
             return false;
         }
         let news = message.stage != Stage::Settled;
@@ -87,23 +82,8 @@ impl Outbox {
         } else if !is_reported {
             report(events, message.token, |token| Event::Refused(token, refusal));
         }
-        if withdraws && is_charged && news {
-            self.withdraw_refused(number);
-        } else {
-            self.settle(number);
-        }
+        self.settle(number);
         news
-    }
-
-    /// Tells the peer what a refused message costs. The peer may have refused what another member
-    /// has forged, and may never have seen the message (WIND-12.11).
-    fn withdraw_refused(&mut self, number: u64) {
-        if let Some(message) = self.get_mut(number) {
-            (message.body, message.token) = (Body::Empty, Token::NONE);
-            message.stage = Stage::Withdrawn { queued: true };
-            self.small.push_back(number);
-            self.end_sharing(number);
-        }
     }
 
     fn settle(&mut self, number: u64) {

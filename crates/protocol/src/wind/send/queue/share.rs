@@ -3,6 +3,7 @@
 
 use super::super::outgoing::{BodyPiece, Outgoing, SharedStage, Sizes, Stage};
 use super::{Outbox, full_fragment};
+use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::event::PostError;
 use crate::wind::send::message::Message;
@@ -91,6 +92,7 @@ impl Outbox {
         let has_arrived =
             |message: &Outgoing| matches!(message.stage, Stage::Acknowledged | Stage::Settled);
         if self.has_shared()
+            && !planted(Bug::KeepOldestShared)
             && let Some(at) = self.messages.iter().position(|message| !has_arrived(message))
         {
             self.unshare(self.first + at as u64);

@@ -260,6 +260,28 @@ fn connection_follows_few_streams() {
     assert!(connection.follow_stream(99) && !connection.follows_stream(1));
 }
 
+/// WIND-12.3, WIND-6.5: the windows of all members are full of what they have no room for, so the
+/// message that all of it waits for goes to each member alone.
+#[test]
+fn oldest_message_goes_alone_when_nothing_is_acknowledged() {
+    fill_windows_before_the_oldest_message(25);
+}
+
+/// Fills the windows of all members before the first group datagram of an earlier message goes.
+/// Their timers run out at different times, so that never all windows have room at once.
+pub fn fill_windows_before_the_oldest_message(seed: u64) {
+    let settings = Settings { held_max: 100_000, ..Settings::default() };
+    let mut group = Group::proven(2, settings, Faults::default(), seed);
+    group.groups_wait = true;
+    group.post(&message(Class::Ordered, 0, 500_000), &[1, 2]);
+    for rank in [1, 2] {
+        (1..6).for_each(|id| group.post_alone(message(Class::Ordered, id, 200_000), rank));
+        group.run_for(Duration::from_millis(1));
+    }
+    group.groups_wait = false;
+    group.settle();
+}
+
 /// WIND-12.3: too few members share nothing.
 #[test]
 fn one_proven_member_gets_its_messages_alone() {

@@ -3,7 +3,7 @@
 
 use super::delivery::exchange;
 use super::forged::FORGERIES;
-use super::members::end_under_way;
+use super::members::{end_under_way, fill_windows_before_the_oldest_message};
 use crate::planted::{Bug, plant};
 use std::panic;
 
@@ -13,6 +13,7 @@ fn every_bug_is_caught() {
     let run = |seed: u64| {
         exchange(seed);
         end_under_way(seed);
+        fill_windows_before_the_oldest_message(seed);
     };
     // Without a bug the same runs pass. Otherwise noticing would mean nothing.
     plant(None);

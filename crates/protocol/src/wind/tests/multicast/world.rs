@@ -65,6 +65,8 @@ pub struct Group {
     pub unicast_bulk: u64,
     /// Group datagrams that were sent, with tags.
     pub sent: Vec<Vec<u8>>,
+    /// Whether the link has no room for group datagrams.
+    pub groups_wait: bool,
     /// Whether to keep all group datagrams in `sent`.
     pub records: bool,
     /// Tokens and numbers of messages that must arrive, by rank.
@@ -112,6 +114,7 @@ impl Group {
             turns: 0,
             unicast_bulk: 0,
             sent: Vec::new(),
+            groups_wait: false,
             records: false,
             posted: BTreeMap::new(),
             numbers: vec![(0, 0); count],
@@ -335,7 +338,9 @@ impl Group {
                 end.connection.process_deferred_ack();
             }
             (0..count).for_each(|at| self.emit(at, true, Lane::Small));
-            self.emit_group();
+            if !self.groups_wait {
+                self.emit_group();
+            }
             (0..count).for_each(|at| self.emit(at, true, Lane::Bulk));
             for at in 0..count {
                 if running(&self.stopped, at) {
