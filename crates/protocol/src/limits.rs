@@ -80,6 +80,16 @@ pub const FAST_PATH_ROUNDS: u16 = 3;
 /// Number of rounds before the sender gives up the port for bulk (WIND-8.9). A round is a probe
 /// timeout of a silent bulk lane after which the small lane is answered.
 pub const BULK_PORT_ROUNDS: u8 = 3;
+/// Maximum number of flows over which a node sprays bulk to one peer (WIND-14.1).
+pub const FLOWS_MAX: u8 = 16;
+/// Number of rounds in a row in which a flow of bulk must carry nothing, while others do, before
+/// the sender gives it up (WIND-14.5).
+pub const FLOW_SILENT_ROUNDS: u8 = 3;
+/// Minimum time before the sender tries a flow again that carried nothing. It doubles each time up
+/// to [`FLOW_RETRY_MAX`].
+pub const FLOW_RETRY_MIN: Duration = Duration::from_secs(10);
+/// Maximum time between two tries of such a flow.
+pub const FLOW_RETRY_MAX: Duration = Duration::from_secs(600);
 /// Minimum number of datagrams lost in [`FAST_PATH_ROUNDS`].
 pub const FAST_PATH_LOST_MIN: u32 = 12;
 /// Number of lost datagrams that one datagram cancels by arriving on the fast path.

@@ -7,7 +7,9 @@ use super::keys::Keys;
 use super::lanes::{PerLane, Sending};
 use super::mtu::Mtu;
 use crate::Rank;
-use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
+use crate::limits::{
+    DATAGRAM_MIN, FLOWS_MAX, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX,
+};
 use crate::planted::{Bug, planted};
 use crate::random::mix;
 use crate::seal::{KeyExchange, SessionSecrets};
@@ -84,7 +86,7 @@ pub struct Connection {
     /// Tracks whether datagrams that carry only acknowledgements arrive.
     pub(super) ack_path: AckPath,
     /// Fallbacks that were reported to the owner.
-    pub(super) reported_fallbacks: ArrayVec<Fallback, 4>,
+    pub(super) reported_fallbacks: ArrayVec<Fallback, 5>,
     pub(super) mtu: Mtu,
     /// Streams that this node follows, and those of its own that have the peer as a member.
     pub(super) groups: Option<Box<Groups>>,
@@ -432,6 +434,12 @@ impl Connection {
         {
             sending.controller = self.settings.congestion.controller(datagram_max as u64, most);
             sending.gate = Gate::new(buffer, nodes);
+        }
+        if them.bulk_port != 0 {
+            let flows = self.settings.flows.clamp(1, FLOWS_MAX);
+            let algorithm = self.settings.congestion;
+            let make = || algorithm.controller(datagram_max as u64, window);
+            self.sending.bulk.set_flows(flows, window, make);
         }
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);

@@ -54,6 +54,9 @@ pub enum Fallback {
     Bypass,
     /// The peer's bulk port: only its port for small datagrams is reached.
     BulkPort,
+    /// A flow of bulk: nothing gets through from one of this node's source ports, while others
+    /// carry.
+    Flow,
     /// Datagram size: datagrams as long as the routes promise are lost.
     Size {
         /// Bytes that the routes of both ends promise.
@@ -77,6 +80,10 @@ impl core::fmt::Display for Fallback {
             Fallback::BulkPort => f.write_str(
                 "nothing gets through to its port for bulk: bulk goes to the port for small messages, which wait behind it; let both \
                  UDP ports pass the firewall (OIKAZE_WITHOUT=lanes never tries)",
+            ),
+            Fallback::Flow => f.write_str(
+                "nothing gets through from one of this node's UDP ports for bulk, while others carry: bulk goes by the others; let \
+                 datagrams from any source port pass the firewall (OIKAZE_FLOWS=1 uses one port only)",
             ),
             Fallback::Size { promised, carried } => write!(
                 f,
@@ -128,6 +135,8 @@ pub struct Transmit {
     pub lane: Lane,
     /// Destination port, if it is not the port of the address.
     pub port: Option<u16>,
+    /// Flow of bulk, which is one of this node's source ports (WIND-14.1). The first is 0.
+    pub flow: u8,
     /// Whether the datagram is part of a short message's bulk while little else is in flight. Like
     /// small datagrams, it may then go to the port of the address (WIND-8.9).
     pub short: bool,
@@ -149,6 +158,7 @@ impl Transmit {
             path,
             lane: Lane::Small,
             port: None,
+            flow: 0,
             short: false,
             mode,
             handshake,

@@ -1,5 +1,7 @@
 //! Lanes of a connection (WIRE-2.7, WIND-3.6): the state that each of the two lanes has for itself.
 
+mod spray;
+
 use super::congestion::{Controller, Gate, Sample};
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
@@ -7,6 +9,7 @@ use crate::wind::recovery::in_flight::{Acked, Flight};
 use crate::wind::settings::Settings;
 use crate::wire::header::Lane;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 use core::time::Duration;
 
@@ -56,6 +59,28 @@ impl<T> IndexMut<Lane> for PerLane<T> {
     }
 }
 
+/// Controller and pace of a flow beyond the first.
+pub(super) struct FlowControl {
+    pub controller: Box<dyn Controller>,
+    pub gate: Gate,
+    /// Whether the window limited the flow when the latest acknowledgement came.
+    limited: bool,
+}
+
+/// Flows of a lane beyond the first, and the train being sent.
+#[derive(Default)]
+pub(super) struct Spray {
+    more: Vec<FlowControl>,
+    /// Maximum number of bytes in flight by all flows together.
+    most: u64,
+    /// Whether only the first flow may be used.
+    is_stopped: bool,
+    /// Flow that sends the current train.
+    flow: u8,
+    /// When the train began, its bytes, and the length of its latest datagram.
+    train: (Time, usize, usize),
+}
+
 /// Sending state of a lane: the datagrams in flight, and what may be sent.
 pub(super) struct Sending {
     pub flight: Flight,
@@ -66,6 +91,8 @@ pub(super) struct Sending {
     /// Number of datagrams that may be sent although the window is full, and must be sent even
     /// without content.
     pub probes: u8,
+    /// Flows beyond the first, of which only the bulk lane has any (WIND-14).
+    pub spray: Spray,
 }
 
 impl Sending {
@@ -78,12 +105,16 @@ impl Sending {
             gate: Gate::default(),
             shared: 0,
             probes: 0,
+            spray: Spray::default(),
         }
     }
 
     /// Returns the number of bytes that may be in flight.
     pub fn window(&self, now: Time) -> u64 {
-        self.gate.window(&*self.controller, now)
+        if self.spray.is_single() {
+            return self.gate.window(&*self.controller, now);
+        }
+        self.windows().min(self.gate.granted_bytes(now))
     }
 
     /// Returns the number of bytes in flight that use the window.
@@ -111,11 +142,6 @@ impl Sending {
         let sample =
             Sample { now, bytes, sent: latest, delay: round_trip, datagrams, marked, limited };
         self.gate.acknowledged(&mut *self.controller, sample, smoothed)
-    }
-
-    /// Returns when the pace permits the next fragment, if nothing else prevents it.
-    pub fn pace_time(&self) -> Option<Time> {
-        self.gate.opens().filter(|_| self.in_flight() < self.controller.window())
     }
 
     /// Returns the earliest time at which a datagram in flight is to be given up or asked for.

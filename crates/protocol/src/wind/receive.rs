@@ -422,7 +422,7 @@ impl Connection {
             ..
         } = self;
         let sending = &mut sending[lane];
-        let limited = sending.in_flight() * 2 >= sending.controller.window();
+        let limited = sending.note_limits();
         let mut settled_told = 0;
         let acked = settle_items(
             Carrier::Connection,
@@ -451,8 +451,7 @@ impl Connection {
         }
         if acked.bytes > 0 {
             let marked = sending.gate.marks.news(ack.fields.marked);
-            let smoothed = sending.flight.rtt.smoothed();
-            statistics.marked_sent += sending.acknowledged(now, &acked, marked, limited, smoothed);
+            statistics.marked_sent += sending.flows_acknowledged(now, &acked, marked, limited);
         }
         if acked.bytes + acked.spurious > 0 {
             sending.probes = 0;
@@ -463,7 +462,7 @@ impl Connection {
         }
         if acked.undo {
             statistics.windows_restored += 1;
-            sending.controller.spurious(now);
+            sending.undo_losses(now);
         }
         sending.gate.granted(now, ack.fields.share);
         outbox.grant(ack.fields.credit.min(outbox.credit_possible()));

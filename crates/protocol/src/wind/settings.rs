@@ -31,6 +31,9 @@ pub struct Settings {
     pub receive_buffer: u32,
     /// Congestion control algorithm.
     pub congestion: Algorithm,
+    /// Number of flows over which bulk is sprayed (WIND-14.1), at most
+    /// [`FLOWS_MAX`](limits::FLOWS_MAX).
+    pub flows: u8,
     /// Seal at the end of every datagram except those of the handshake.
     pub seal: SealKind,
     /// Random number that no other node knows. It chooses the datagram numbers that are skipped
@@ -51,6 +54,7 @@ impl Default for Settings {
             datagram_max: limits::DATAGRAM_ETHERNET,
             receive_buffer: limits::RECEIVE_BUFFER,
             congestion: Algorithm::default(),
+            flows: 1,
             seal: SealKind::EndToEnd,
             private_seed: 0,
         }

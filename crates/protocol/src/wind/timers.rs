@@ -59,7 +59,7 @@ impl Connection {
     pub fn timeout(&mut self, now: Time) {
         self.process_deferred_ack();
         self.liveness.note_running(now);
-        self.sending.both_mut().into_iter().for_each(|sending| sending.gate.set_now(now));
+        self.sending.both_mut().into_iter().for_each(|sending| sending.set_now(now));
         if self.phase != Phase::Open {
             return;
         }
@@ -110,7 +110,7 @@ impl Connection {
     /// it in time (WIND-12.14).
     fn tell_settled(&mut self, now: Time) {
         if self.outbox.tell_settled_time().is_some_and(|at| at <= now) {
-            let round_trip = Probe::base(&self.sending.small.flight.rtt, true);
+            let round_trip = Probe::base(self.sending.small.flight.rtt(), true);
             self.outbox.tell_settled_again(now + round_trip.max(SETTLED_DELAY));
             self.ping.small |= !planted(Bug::TellSettledByChance);
         }
@@ -171,7 +171,7 @@ impl Connection {
     /// that ACK again (WIND-6.4).
     fn ask_for_credit(&mut self, now: Time) {
         if !self.outbox.is_blocked() {
-            self.credit_interval = Probe::base(&self.sending.small.flight.rtt, true);
+            self.credit_interval = Probe::base(self.sending.small.flight.rtt(), true);
         } else if self.credit_ask <= now {
             self.ping.small |= self.sending.small.flight.is_empty();
             self.credit_ask = now + self.credit_interval;

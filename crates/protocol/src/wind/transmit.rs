@@ -82,9 +82,14 @@ impl Connection {
         }
         let path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
+        let purpose = self.turn(lane, now)?;
+        if lane == Lane::Bulk {
+            self.sending.bulk.begin_bulk(now);
+        }
+        let flow = self.sending[lane].flight.flow;
         let mode = self.send_mode(lane, now);
         let (mut payload, mut rows, mut was_sent, mut short) = (None, None, false, false);
-        match self.turn(lane, now)? {
+        match purpose {
             DatagramPurpose::Small => self.write_small(now, into, true),
             DatagramPurpose::Control => self.write_control(lane, now, into),
             DatagramPurpose::Bulk => {
@@ -97,7 +102,8 @@ impl Connection {
             }
             DatagramPurpose::Size => self.write_size_probe(lane, now, into),
         }
-        Some(Transmit { payload, rows, was_sent, path, lane, port, short, mode, handshake: false })
+        let handshake = false;
+        Some(Transmit { payload, rows, was_sent, path, lane, port, flow, short, mode, handshake })
     }
 
     /// Returns the fast paths that the next datagram of a lane may take (WIND-8.10). Probes and
@@ -143,11 +149,7 @@ impl Connection {
             _ if !probes && self.size_probe_is_due(lane, now) => {
                 return Some(DatagramPurpose::Size);
             }
-            Lane::Bulk
-                if self.outbox.has_bulk()
-                    && (probes || sending.gate.is_open(now))
-                    && sending.has_room(now) =>
-            {
+            Lane::Bulk if self.outbox.has_bulk() && sending.bulk_flow(now).is_some() => {
                 return Some(DatagramPurpose::Bulk);
             }
             _ => {}
@@ -421,14 +423,14 @@ impl Connection {
         let inline = inline.and_then(|piece| self.outbox.bytes_of(piece));
         let mode = self.send_mode(lane, now);
         let sending = &mut self.sending[lane];
-        let full = sending.in_flight() + builder.len() as u64 >= sending.window(now);
+        let full = sending.is_full_after(now, builder.len());
         if elicits && (full || sending.probes > 0) {
             builder.flag(Flags::ACK_NOW);
         }
         let asks = builder.has(Flags::ACK_NOW);
         let bytes = builder.finish(inline);
         sending.flight.commit(now, bytes, mode, elicits, asks);
-        sending.gate.sent(now, bytes);
+        sending.sent(now, bytes);
         if lane == Lane::Small {
             self.ack_path.sent(now, mode, !elicits);
         }
@@ -450,7 +452,7 @@ impl Connection {
         let Phase::Closing { left, death, .. } = self.phase else { return None };
         // The pause is never longer than the slowest probe's.
         let flight = &self.sending.small.flight;
-        let pause = flight.probe.timeout(&flight.rtt, true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
+        let pause = flight.probe.timeout(flight.rtt(), true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
         self.phase = match left {
             0 | 1 => Phase::Dead(death),
             _ => Phase::Closing { left: left - 1, next: now + pause, death },

@@ -34,6 +34,11 @@ impl RangeSet {
         self.ranges.get(at).is_some_and(|range| range.start <= number)
     }
 
+    /// Returns the number of ranges that lie below a number and do not contain it.
+    pub fn pieces_below(&self, number: u64) -> usize {
+        self.ranges.partition_point(|range| range.end <= number)
+    }
+
     /// Returns `true` if the whole range is in the set. An empty range always is.
     pub fn covers(&self, wanted: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|range| range.end <= wanted.start);

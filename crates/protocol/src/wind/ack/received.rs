@@ -58,6 +58,8 @@ pub(crate) struct ReceivedDatagrams {
     acknowledged_by: u64,
     /// Number below which the peer knows what has arrived.
     report_from: u64,
+    /// Least number recorded since the latest ACK, or `u64::MAX`.
+    least_news: u64,
     /// Number of datagrams that must be acknowledged and are not.
     pending: u32,
     due: bool,
@@ -78,6 +80,7 @@ impl ReceivedDatagrams {
             largest_at: Time(0),
             acknowledged_by: 0,
             report_from: 0,
+            least_news: u64::MAX,
             pending: 0,
             due: false,
             deadline: None,
@@ -138,6 +141,7 @@ impl ReceivedDatagrams {
             self.largest_at = now;
         }
         self.report_from = self.report_from.min(number);
+        self.least_news = self.least_news.min(number);
         if wants == Wants::Nothing {
             return;
         }
@@ -194,7 +198,21 @@ impl ReceivedDatagrams {
             return ranges.push(1..=self.largest);
         }
         let withheld = withheld.unwrap_or(u64::MAX);
-        for range in self.seen.iter().rev().take_while(|range| range.end > self.report_from) {
+        // With many gaps, half of the ranges are the largest ones, and half are those from the
+        // least new number on. A datagram of a slow flow arrives below many others (WIND-14.3).
+        let count = self.seen.pieces();
+        let omitted = match count - self.seen.pieces_below(self.report_from) < ACK_RANGES_MAX {
+            true => 0..0,
+            false => {
+                let low = self.seen.pieces_below(self.least_news) + ACK_RANGES_MAX / 2;
+                low..(count - ACK_RANGES_MAX / 2).max(low)
+            }
+        };
+        let ranges_down = (0..count).rev().zip(self.seen.iter().rev());
+        for (_, range) in ranges_down
+            .filter(|(index, _)| !omitted.contains(index))
+            .take_while(|(_, range)| range.end > self.report_from)
+        {
             let (low, high) = (range.start.max(self.report_from), range.end - 1);
             // A withheld number splits its range in two.
             let cut = (low..=high).contains(&withheld);
@@ -235,6 +253,7 @@ impl ReceivedDatagrams {
                 builder.group_acknowledge(stream, ranges.iter().cloned(), fields, &refused);
             }
         }
+        self.least_news = u64::MAX;
         self.pending = 0;
         self.due = false;
         self.deadline = None;
@@ -269,6 +288,33 @@ mod tests {
             assert!(arrivals.is_due(deadline) && !arrivals.is_due(Time(deadline.0 - 1)));
         }
         due
+    }
+
+    /// WIND-3.3, WIND-14.3: what came late is told, however many gaps are above it.
+    #[test]
+    fn late_datagram_below_many_gaps_is_listed() {
+        let mut arrivals = ReceivedDatagrams::new(Lane::Bulk, 0);
+        let listed = |arrivals: &ReceivedDatagrams| {
+            let mut ranges = Ranges::new();
+            arrivals.list(None, &mut ranges);
+            assert!(ranges.windows(2).all(|pair| pair[0].start() > pair[1].end()), "{ranges:?}");
+            ranges
+        };
+        for number in 1..100 {
+            arrivals.record(2 * number, Time(0), Wants::Acknowledgement);
+        }
+        let ranges = listed(&arrivals);
+        assert!(ranges.is_full() && ranges[0] == (198..=198), "{ranges:?}");
+        let mut bytes = alloc::vec::Vec::new();
+        let seal = crate::wire::SealKind::EndToEnd;
+        let mut builder = Builder::new(&mut bytes, 1, 1, seal, 1232);
+        let reported = (&mut Refusals::default(), 0);
+        arrivals.write(Time(0), (None, &ranges), 0, false, reported, &mut builder);
+        builder.finish(None);
+        arrivals.record(51, Time(0), Wants::Acknowledgement);
+        let ranges = listed(&arrivals);
+        assert!(ranges.contains(&(50..=52)) && ranges[0] == (198..=198), "{ranges:?}");
+        assert!(ranges.len() > ACK_RANGES_MAX - 2, "{ranges:?}");
     }
 
     /// WIND-3.3.

@@ -23,7 +23,8 @@ impl Marks {
     }
 }
 
-/// Send limits of one lane.
+/// Send limits of one lane, or of one of its flows. The grant is that of the lane, and its first
+/// flow has it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gate {
     grant: Grant,
@@ -47,6 +48,11 @@ impl Gate {
     /// Returns the number of bytes that may be in flight (WIND-6.1).
     pub fn window(&self, controller: &dyn Controller, now: Time) -> u64 {
         controller.window().min(self.grant.bytes(now))
+    }
+
+    /// Returns the number of bytes that the peer grants.
+    pub fn granted_bytes(&self, now: Time) -> u64 {
+        self.grant.bytes(now)
     }
 
     /// Returns the number of bytes that the peer grants at the latest known time.

@@ -25,7 +25,8 @@ pub struct Statistics {
     pub lost_by_reordering: u64,
     /// Datagrams whose content was sent again because later ones overtook them long ago.
     pub lost_by_time: u64,
-    /// Datagrams whose content was sent again because nothing was acknowledged for a probe timeout.
+    /// Datagrams whose content was sent again because nothing of them all, or of their flow, was
+    /// acknowledged for a probe timeout.
     pub lost_by_probe: u64,
     /// Datagrams whose content was sent again because the path has become too narrow for them.
     pub lost_by_size: u64,
@@ -46,6 +47,8 @@ pub struct Statistics {
     pub size_probes_lost: u64,
     /// Times that bulk moved to the peer's first port because nothing got through to its bulk port.
     pub bulk_ports_shunned: u64,
+    /// Times that a flow of bulk was given up because it carried nothing, while others did.
+    pub flows_cut: u64,
     /// Times that segmentation offload was avoided because trains of datagrams were lost.
     pub trains_avoided: u64,
     /// Times that kernel bypass was avoided because datagrams that took it were lost.

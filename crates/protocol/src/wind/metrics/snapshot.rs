@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub share: u64,
     /// Pace of fragments in bytes per second; 0 means no limit.
     pub pace: u64,
+    /// Flows of bulk, of which each has a source port of its own.
+    pub flows: u8,
     /// Bytes sent and neither acknowledged nor lost.
     pub in_flight: u64,
     /// Datagrams that carry the bytes in flight.
@@ -82,19 +84,20 @@ impl Connection {
         let queues = self.outbox.queues();
         let PerLane { small, bulk } = &self.sending;
         // The small lane measures the path; the bulk lane also measures its own queue.
-        let rtt = if small.flight.rtt.smoothed().is_some() {
-            &small.flight.rtt
+        let rtt = if small.flight.rtt().smoothed().is_some() {
+            small.flight.rtt()
         } else {
-            &bulk.flight.rtt
+            bulk.flight.rtt()
         };
         Snapshot {
             standing,
             path: self.path(),
             version: self.version().unwrap_or(0),
             datagram_max: self.mtu.size(),
-            window: bulk.controller.window(),
+            window: bulk.windows(),
             share: bulk.gate.share(),
-            pace: bulk.gate.pace(),
+            pace: bulk.pace(),
+            flows: bulk.flows(),
             in_flight: small.flight.in_flight() + bulk.flight.in_flight(),
             datagrams_in_flight: small.flight.datagrams() + bulk.flight.datagrams(),
             unsettled: queues.unsettled,

@@ -54,10 +54,7 @@ impl Connection {
         if !self.outbox.is_cut(sizes) {
             self.outbox.resize(sizes);
             let size = self.mtu.size() as u64;
-            self.sending
-                .both_mut()
-                .into_iter()
-                .for_each(|sending| sending.controller.resized(size));
+            self.sending.both_mut().into_iter().for_each(|sending| sending.resized(size));
         }
     }
 }

@@ -141,12 +141,12 @@ impl Connection {
 
     /// Returns the smoothed round trip of the small lane, which waits in no queue of its own.
     pub(in crate::wind) fn group_round_trip(&self) -> Duration {
-        self.sending.small.flight.rtt.smoothed().unwrap_or_default()
+        self.sending.small.flight.rtt().smoothed().unwrap_or_default()
     }
 
     /// Returns the time after which a probe counts as unanswered.
     pub(in crate::wind) fn group_probe_timeout(&self) -> Duration {
-        Probe::base(&self.sending.small.flight.rtt, true)
+        Probe::base(self.sending.small.flight.rtt(), true)
     }
 
     /// Called when a group datagram was sent that is addressed to the peer.
@@ -211,7 +211,7 @@ impl Connection {
             }
             if acked.bytes > 0 {
                 let marked = marks.news(ack.fields.marked);
-                let smoothed = flight.rtt.smoothed();
+                let smoothed = flight.rtt().smoothed();
                 statistics.marked_sent += bulk.acknowledged(now, &acked, marked, limited, smoothed);
             }
             statistics.spurious_losses += acked.spurious;

@@ -2,21 +2,22 @@
 //! in two rings, without an allocation for each datagram.
 
 mod detect;
-use super::loss::Overtaker;
+pub(crate) use super::flow::Acked;
+use super::flow::{FlowRecord, News};
 use super::pto::Probe;
-use super::reordering::Reordering;
 use super::rtt::RoundTrip;
 use super::skips::Skips;
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
 use crate::wind::mtu::black_hole::BlackHoleDetector;
 use crate::wind::progress::Progress;
-use crate::wind::recovery::spurious::{Episode, SuspectedLosses};
+use crate::wind::recovery::spurious::SuspectedLosses;
 use crate::wind::send::mode::{Evidence, FastPath, SendMode};
 use crate::wire::FIRST_NUMBER;
 use crate::wire::acknowledge::Acknowledgement;
 use crate::wire::header::Lane;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
@@ -54,52 +55,25 @@ pub(crate) enum Cause {
     Probe,
     /// The path has become too narrow for the datagram (WIND-8.4).
     Size,
+    /// Nothing of the datagram's flow arrives, while other flows carry (WIND-14.5).
+    Silence,
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
 struct Sent {
     at: Time,
+    first_item: u64,
     /// Bytes on the wire. 0 once acknowledged or lost, and for datagrams that need no
     /// acknowledgement.
-    bytes: u32,
+    bytes: u16,
     items: u16,
     kind: Evidence,
+    flow: u8,
     /// Whether the datagram carries parts of messages.
     content: bool,
-    first_item: u64,
 }
 
-/// Effects of an acknowledgement.
-#[derive(Clone, Copy, Debug, Default, Hash)]
-pub(crate) struct Acked {
-    pub bytes: u64,
-    pub datagrams: u32,
-    /// Time when the latest of the acknowledged datagrams was sent.
-    pub latest: Time,
-    /// Round trip that the acknowledgement shows.
-    pub round_trip: Option<Duration>,
-    /// Number of datagrams that had been declared lost and have arrived.
-    pub spurious: u64,
-    /// Whether a probe timeout had declared some of these lost.
-    pub probed_in_vain: bool,
-    /// Whether with these all losses have arrived for which the window was last reduced.
-    pub undo: bool,
-}
-
-/// Datagrams that an acknowledgement newly reports: the one sent last, and the least number.
-#[derive(Clone, Copy, Debug, Hash)]
-struct News {
-    newest: (u64, Time),
-    least: u64,
-}
-
-impl News {
-    fn add(news: &mut Option<News>, number: u64, sent: Time) {
-        let (newest, least) =
-            news.map_or(((number, sent), number), |news| (news.newest, news.least));
-        *news = Some(News { newest: newest.max((number, sent)), least: least.min(number) });
-    }
-}
+const _: () = assert!(size_of::<Sent>() == 24, "each acknowledgement reads many");
 
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Flight {
@@ -110,7 +84,12 @@ pub(crate) struct Flight {
     open_items: u32,
     in_flight: u64,
     datagrams: usize,
-    overtaker: Option<Overtaker>,
+    /// The first flow, which every lane has.
+    record: FlowRecord,
+    /// Flows beyond the first.
+    more: Vec<FlowRecord>,
+    /// Flow of the datagram being written.
+    pub flow: u8,
     loss_time: Option<Time>,
     /// Time when the latest datagram that must be acknowledged was sent, or when the latest
     /// acknowledgement with news came.
@@ -121,12 +100,9 @@ pub(crate) struct Flight {
     /// of that datagram shows whether the probe was lost (WIND-8.2).
     unfollowed: Option<Time>,
     suspected: SuspectedLosses,
-    episode: Episode,
-    reordering: Reordering,
     skips: Skips,
     /// Evidence about losses by datagram size.
     pub sizes: BlackHoleDetector,
-    pub rtt: RoundTrip,
     pub probe: Probe,
     pub progress: Progress,
     /// Evidence about segmentation offload.
@@ -147,22 +123,64 @@ impl Flight {
             open_items: 0,
             in_flight: 0,
             datagrams: 0,
-            overtaker: None,
+            record: FlowRecord::default(),
+            more: Vec::new(),
+            flow: 0,
             loss_time: None,
             last_step: Time(0),
             asked: false,
             unfollowed: None,
             suspected: SuspectedLosses::default(),
-            episode: Episode::default(),
-            reordering: Reordering::default(),
             skips: Skips::new(skip_seed),
             sizes: BlackHoleDetector::default(),
-            rtt: RoundTrip::default(),
             probe: Probe::new(failure_time),
             progress: Progress::default(),
             trains: FastPath::default(),
             bypass: FastPath::default(),
         }
+    }
+
+    /// Sets the number of flows, which may grow at any time.
+    pub fn set_flows(&mut self, count: usize) {
+        if self.more.is_empty() {
+            self.record.in_flight = self.in_flight;
+        }
+        self.more.resize_with(count.saturating_sub(1), FlowRecord::default);
+    }
+
+    /// Returns what is known of a flow.
+    pub fn flow(&self, flow: u8) -> &FlowRecord {
+        let beyond = usize::from(flow).checked_sub(1).and_then(|at| self.more.get(at));
+        beyond.unwrap_or(&self.record)
+    }
+
+    /// Like [`flow`](Self::flow), but mutable.
+    pub fn flow_mut(&mut self, flow: u8) -> &mut FlowRecord {
+        let beyond = usize::from(flow).checked_sub(1).and_then(|at| self.more.get_mut(at));
+        beyond.unwrap_or(&mut self.record)
+    }
+
+    /// Returns all flows, the first one first.
+    pub fn flows_mut(&mut self) -> impl Iterator<Item = &mut FlowRecord> {
+        core::iter::once(&mut self.record).chain(&mut self.more)
+    }
+
+    fn flows(&self) -> impl Iterator<Item = &FlowRecord> {
+        core::iter::once(&self.record).chain(&self.more)
+    }
+
+    /// Returns the round trip of the first flow.
+    pub fn rtt(&self) -> &RoundTrip {
+        &self.record.rtt
+    }
+
+    /// Returns the round trip of the slowest flow.
+    fn slowest(&self) -> &RoundTrip {
+        if self.more.is_empty() {
+            return &self.record.rtt;
+        }
+        let slowest = self.flows().max_by_key(|flow| flow.rtt.smoothed());
+        &slowest.unwrap_or(&self.record).rtt
     }
 
     /// Returns the number of the datagram being written.
@@ -186,8 +204,8 @@ impl Flight {
         let first_item = self.first_item + self.items.len() as u64;
         while self.next_number() < number {
             let (at, kind) = (self.last_step, Evidence::Plain);
-            let (bytes, items, content) = (0, 0, false);
-            self.sent.push_back(Sent { at, bytes, items, kind, content, first_item });
+            let (bytes, items, content, flow) = (0, 0, false, 0);
+            self.sent.push_back(Sent { at, first_item, bytes, items, kind, flow, content });
         }
     }
 
@@ -217,7 +235,7 @@ impl Flight {
 
     /// Returns `true` if a datagram is in flight that is longer than every path must carry.
     pub fn has_large(&self) -> bool {
-        self.sent.iter().any(|sent| sent.bytes as usize > DATAGRAM_MIN)
+        self.sent.iter().any(|sent| usize::from(sent.bytes) > DATAGRAM_MIN)
     }
 
     /// Adds an item to the datagram being written.
@@ -230,31 +248,36 @@ impl Flight {
     /// it must be acknowledged, and `asks` whether it asks for that at once.
     pub fn commit(&mut self, now: Time, bytes: usize, mode: SendMode, elicits: bool, asks: bool) {
         let items = core::mem::take(&mut self.open_items);
-        let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
+        let bytes = if elicits { u16::try_from(bytes).unwrap_or(u16::MAX) } else { 0 };
+        let flow = self.flow;
         let first_item = self.first_item + self.items.len() as u64 - u64::from(items);
         let kind = self.kind(now, bytes, mode);
         let content =
             elicits && self.items.iter().rev().take(items as usize).any(|item| item.is_content());
         self.sent.push_back(Sent {
             at: now,
+            first_item,
             bytes,
             items: items as u16,
             kind,
+            flow,
             content,
-            first_item,
         });
         if self.skips.skip(self.next_number()) {
             let (bytes, items, content) = (0, 0, false);
             let first_item = self.first_item + self.items.len() as u64;
-            self.sent.push_back(Sent { at: now, bytes, items, kind, content, first_item });
+            self.sent.push_back(Sent { at: now, first_item, bytes, items, kind, flow, content });
         }
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
             // A size probe counts neither for the window nor for the probe timeout.
-            self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
+            self.unfollowed = Some(now + self.probe.timeout(self.slowest(), asks));
         } else if elicits {
             self.unfollowed = None;
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
+            if !self.more.is_empty() {
+                self.flow_mut(flow).in_flight += u64::from(bytes);
+            }
             self.progress.sent(now, content);
             (self.last_step, self.asked) = (now, asks);
         } else {
@@ -264,11 +287,14 @@ impl Flight {
 
     /// Returns what the fate of the datagram being sent will tell about fast paths. A link sends
     /// datagrams as one train that are equally long and are sent at once.
-    fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Evidence {
+    fn kind(&mut self, now: Time, bytes: u16, mode: SendMode) -> Evidence {
         match (mode, self.sent.back_mut()) {
             (SendMode::Plain, _) => Evidence::Plain,
             (SendMode::Any, Some(before))
-                if before.at == now && before.bytes == bytes && before.kind != Evidence::Plain =>
+                if before.at == now
+                    && before.bytes == bytes
+                    && before.flow == self.flow
+                    && before.kind != Evidence::Plain =>
             {
                 before.kind = Evidence::Segment;
                 Evidence::Segment
@@ -297,6 +323,9 @@ impl Flight {
         } else {
             self.in_flight -= u64::from(record.bytes);
             self.datagrams -= 1;
+            if !self.more.is_empty() {
+                self.flow_mut(record.flow).in_flight -= u64::from(record.bytes);
+            }
         }
         Some((record, items))
     }
@@ -322,6 +351,10 @@ impl Flight {
     ) -> Acked {
         let mut acked = Acked::default();
         let mut news = None;
+        let several = !self.more.is_empty();
+        if several {
+            self.flows_mut().for_each(|flow| (flow.acked, flow.news) = (Acked::default(), None));
+        }
         // A peer answers questions even if it has no room for what else is in flight (WIND-5.4).
         let mut answers = !self.probe.is_silent();
         let mut content = false;
@@ -342,9 +375,13 @@ impl Flight {
                 self.arrived(sent.kind);
                 acked.latest = acked.latest.max(sent.at);
                 News::add(&mut news, self.first + at as u64, sent.at);
-                if !self.is_size_probe(&items) {
+                let is_size_probe = self.is_size_probe(&items);
+                if !is_size_probe {
                     acked.bytes += u64::from(sent.bytes);
-                    self.sizes.acked(self.first + at as u64, sent.bytes);
+                    self.sizes.acked(self.first + at as u64, u32::from(sent.bytes));
+                }
+                if several {
+                    self.note_flow(sent, self.first + at as u64, is_size_probe);
                 }
                 for &item in self.items.range(items) {
                     answers |= item.is_content();
@@ -358,10 +395,25 @@ impl Flight {
             } else {
                 self.probe.only_heard();
             }
-            acked.round_trip = self.learn(now, news, ack);
+            acked.round_trip = match several {
+                false => self.learn(now, news, ack),
+                true => self.learn_flows(now, ack),
+            };
+            self.last_step = self.last_step.max(now);
+            self.trim();
             self.progress.acknowledged(now, content, self.datagrams > 0);
         }
         acked
+    }
+
+    /// Notes a datagram of one of several flows that was acknowledged.
+    fn note_flow(&mut self, sent: Sent, number: u64, is_size_probe: bool) {
+        let flow = self.flow_mut(sent.flow);
+        flow.arrived();
+        flow.acked.datagrams += 1;
+        flow.acked.latest = flow.acked.latest.max(sent.at);
+        flow.acked.bytes += if is_size_probe { 0 } else { u64::from(sent.bytes) };
+        News::add(&mut flow.news, number, sent.at);
     }
 
     /// Notes that a datagram of this kind has arrived.
@@ -388,29 +440,38 @@ impl Flight {
         acked: &mut Acked,
         news: &mut Option<News>,
     ) {
-        let Flight { suspected, episode, reordering, rtt, sizes, trains, bypass, .. } = self;
+        let Flight { suspected, record, more, sizes, trains, bypass, .. } = self;
         suspected.clear(range, on_item, |doubt| {
             // The path that the datagram took is not remembered, so no fast path is blamed.
             trains.arrived();
             bypass.arrived();
             acked.spurious += 1;
-            acked.undo |= episode.arrived(doubt.event);
             News::add(news, doubt.number, doubt.sent);
             sizes.acked(doubt.number, doubt.bytes);
+            let several = !more.is_empty();
+            let beyond = usize::from(doubt.flow).checked_sub(1).and_then(|at| more.get_mut(at));
+            let flow = beyond.unwrap_or(record);
+            let undo = flow.episode.arrived(doubt.event);
+            acked.undo |= undo;
+            if several {
+                flow.arrived();
+                flow.acked.undo |= undo;
+                News::add(&mut flow.news, doubt.number, doubt.sent);
+            }
             match doubt.cause {
-                Cause::Time => reordering.widen(rtt, now),
-                Cause::Reordering => reordering.seen(),
+                Cause::Time => flow.reordering.widen(&flow.rtt, now),
+                Cause::Reordering => flow.reordering.seen(),
                 Cause::Probe => acked.probed_in_vain = true,
-                Cause::Size => {}
+                Cause::Size | Cause::Silence => {}
             }
         });
     }
 
-    /// Updates the estimates after an acknowledgement with news. Returns the round trip, if the
-    /// acknowledgement shows one.
+    /// Updates the estimates of a lane with one flow after an acknowledgement with news. Returns
+    /// the round trip, if the acknowledgement shows one.
     fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let (number, sent) = news.newest;
-        let largest = self.largest_acked();
+        let largest = self.record.largest_acked();
         // The peer counts its delay from the arrival of the largest number. That may be a datagram
         // that needs no acknowledgement, such as an ACK.
         let shows = match ack.largest {
@@ -420,18 +481,32 @@ impl Flight {
             }
             _ => None,
         };
-        let round_trip = shows.map(|sent| {
-            self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.fields.delay)))
-        });
-        if news.least < largest {
-            self.reordering.seen();
-        }
-        if number > largest {
-            self.overtaker = Some(Overtaker { number, round_trip: now - sent });
-        }
-        self.last_step = self.last_step.max(now);
-        self.trim();
+        let delay = Duration::from_nanos(u64::from(ack.fields.delay));
+        let round_trip = shows.map(|sent| self.record.rtt.sample(now - sent, delay));
+        self.record.note_order(now, news);
         round_trip
+    }
+
+    /// Updates the estimates of several flows. Returns the round trip that the largest number
+    /// shows.
+    fn learn_flows(&mut self, now: Time, ack: &Acknowledgement<'_>) -> Option<Duration> {
+        let mut shown = None;
+        for flow in self.flows_mut() {
+            let Some(news) = flow.news.take() else { continue };
+            let (number, sent) = news.newest;
+            // The peer counts its delay for the largest number only. All others have come after
+            // later ones, which are acknowledged at once (WIND-3.3).
+            let is_largest = number == ack.largest;
+            let delay = if is_largest { ack.fields.delay } else { 0 };
+            let delay = Duration::from_nanos(u64::from(delay));
+            let round_trip = flow.rtt.sample(now - sent, delay);
+            flow.acked.round_trip = Some(round_trip);
+            if is_largest {
+                shown = Some(round_trip);
+            }
+            flow.note_order(now, news);
+        }
+        shown
     }
 
     fn is_size_probe(&self, items: &Range<usize>) -> bool {
@@ -440,7 +515,7 @@ impl Flight {
 
     /// Returns the largest number that was acknowledged, or 0 if none was.
     pub fn largest_acked(&self) -> u64 {
-        self.overtaker.map_or(0, |overtaker| overtaker.number)
+        self.flows().map(FlowRecord::largest_acked).max().unwrap_or(0)
     }
 
     pub fn loss_time(&self) -> Option<Time> {
@@ -449,7 +524,8 @@ impl Flight {
 
     /// Returns when the probe timer runs out.
     pub fn probe_time(&self) -> Option<Time> {
-        (self.datagrams > 0).then(|| self.last_step + self.probe.timeout(&self.rtt, self.asked))
+        (self.datagrams > 0)
+            .then(|| self.last_step + self.probe.timeout(self.slowest(), self.asked))
     }
 
     /// Returns when a datagram must follow a size probe.

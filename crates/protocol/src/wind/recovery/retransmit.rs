@@ -7,7 +7,7 @@ use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wind::connection::Connection;
 use crate::wind::event::Fallback;
-use crate::wind::lanes::Sending;
+use crate::wind::lanes::PerLane;
 use crate::wind::metrics::counters::Statistics;
 use crate::wind::mtu::Mtu;
 use crate::wind::recovery::in_flight::{Cause, Item};
@@ -31,12 +31,12 @@ pub(crate) struct BulkPortDoubt {
 }
 
 impl BulkPortDoubt {
-    /// Called when the probe timer of the bulk lane has run out. Returns `true` if the evidence is
-    /// enough, and then starts anew.
+    /// Called when the probe timer of the bulk lane has run out, which has so many flows. Returns
+    /// `true` if the evidence is enough, and then starts anew. Each timeout tries two flows.
     ///
     /// A peer that stood still and runs again may answer the small lane first, but only in one
     /// round. In the next round it answers both.
-    fn timed_out(&mut self, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
+    fn timed_out(&mut self, flows: u8, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
         if self.bulk_acked != bulk_acked {
             *self = BulkPortDoubt { bulk_acked, ..BulkPortDoubt::default() };
         }
@@ -44,7 +44,7 @@ impl BulkPortDoubt {
             self.rounds += 1;
         }
         self.small_from = small_next;
-        let enough = self.rounds >= BULK_PORT_ROUNDS;
+        let enough = self.rounds >= BULK_PORT_ROUNDS + flows / 2;
         if enough {
             *self = BulkPortDoubt::default();
         }
@@ -62,7 +62,8 @@ impl Connection {
     /// the window (WIND-5.4).
     pub(crate) fn probe(&mut self, now: Time, lane: Lane) {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
-        let Sending { flight, controller, probes, .. } = &mut sending[lane];
+        let sending = &mut sending[lane];
+        let flight = &mut sending.flight;
         statistics.probe_timeouts += 1;
         let large = flight.has_large();
         let silence = flight
@@ -76,7 +77,7 @@ impl Connection {
             PtoAction::Tail { first } => first,
             PtoAction::Lost { first } => {
                 if first {
-                    controller.stalled(now);
+                    sending.stalled(now);
                 }
                 false
             }
@@ -84,7 +85,7 @@ impl Connection {
         statistics.tail_probes += u64::from(matches!(silence, PtoAction::Tail { .. }));
         // The first timeout most likely asks a slow peer. After that two probes are sent, because
         // one is as likely lost as the datagrams that it repeats.
-        *probes = if first { 1 } else { 2 };
+        sending.probes = if first { 1 } else { 2 };
         if large {
             mtu.timed_out();
         }
@@ -99,10 +100,12 @@ impl Connection {
         if lane == Lane::Small || self.bulk_port().is_none() {
             return;
         }
-        let (small, bulk_acked) =
-            (&self.sending.small.flight, self.sending.bulk.flight.largest_acked());
-        if self.bulk_port_doubt.timed_out(bulk_acked, small.largest_acked(), small.next_number()) {
+        let PerLane { small, bulk } = &self.sending;
+        let (small, bulk_acked) = (&small.flight, bulk.flight.largest_acked());
+        let (acked, next) = (small.largest_acked(), small.next_number());
+        if self.bulk_port_doubt.timed_out(bulk.flows(), bulk_acked, acked, next) {
             self.avoids_bulk_port = true;
+            self.sending.bulk.use_first_flow();
             self.statistics.bulk_ports_shunned += 1;
             self.fall_back(Fallback::BulkPort);
         }
@@ -118,11 +121,14 @@ impl Connection {
 
     pub(crate) fn detect_lost(&mut self, now: Time, lane: Lane) {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
-        let Sending { flight, controller, .. } = &mut sending[lane];
-        let latest = flight
+        let sending = &mut sending[lane];
+        let latest = sending
+            .flight
             .detect_lost(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
-        if let Some(sent) = latest {
-            controller.lost(sent, now);
+        let cut = latest.map_or(0, |sent| sending.note_losses(now, sent));
+        if cut > 0 {
+            self.statistics.flows_cut += cut;
+            self.fall_back(Fallback::Flow);
         }
         self.weigh_fast_paths(now, lane);
     }
@@ -166,7 +172,7 @@ pub(crate) fn lost(
     *match cause {
         Cause::Reordering => &mut statistics.lost_by_reordering,
         Cause::Time => &mut statistics.lost_by_time,
-        Cause::Probe => &mut statistics.lost_by_probe,
+        Cause::Probe | Cause::Silence => &mut statistics.lost_by_probe,
         Cause::Size => &mut statistics.lost_by_size,
     } += 1;
     if planted(Bug::ForgetRetransmission) || (planted(Bug::ForgetProbed) && cause == Cause::Probe) {

@@ -19,6 +19,8 @@ pub(crate) struct LostDatagram {
     /// Bytes on the wire.
     pub bytes: u32,
     pub cause: Cause,
+    /// Flow that carried the datagram.
+    pub flow: u8,
     /// Event of loss for which the window was reduced, if it was; see [`Episode`].
     pub event: Option<u32>,
 }
@@ -142,7 +144,14 @@ mod tests {
     use std::vec::Vec;
 
     fn doubt(number: u64) -> LostDatagram {
-        LostDatagram { number, bytes: 100, sent: Time(number), cause: Cause::Time, event: None }
+        LostDatagram {
+            number,
+            bytes: 100,
+            sent: Time(number),
+            cause: Cause::Time,
+            flow: 0,
+            event: None,
+        }
     }
 
     fn items(number: u64) -> impl Iterator<Item = Item> {

@@ -3,6 +3,7 @@
 mod by_hand;
 mod delivery;
 mod exchanges;
+mod flows;
 mod forecasts;
 mod keys;
 mod lives;

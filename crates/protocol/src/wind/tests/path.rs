@@ -65,7 +65,7 @@ fn size(world: &World) -> usize {
 fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
     let timeout = {
         let flight = &world.nodes[0].connection.sending.bulk.flight;
-        flight.probe.timeout(&flight.rtt, true)
+        flight.probe.timeout(flight.rtt(), true)
     };
     world.fits = [fits; 2];
     let before = statistics(world);

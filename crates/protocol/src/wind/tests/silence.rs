@@ -46,7 +46,7 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
     for id in 3000..3020 {
         let timeout = {
             let flight = &world.nodes[0].connection.sending.small.flight;
-            flight.probe.timeout(&flight.rtt, true)
+            flight.probe.timeout(flight.rtt(), true)
         };
         world.channel.faults.loss = 1.0;
         world.post(0, message(Class::Ordered, id, 8));

@@ -1,9 +1,11 @@
 //! Loss detection: declares datagrams lost that were overtaken, are too large for their path, or
 //! were not acknowledged for too long (WIND-5.2, WIND-5.4, WIND-8.4).
 
+use super::super::flow::FlowSilence;
 use super::super::loss::{self, Verdict};
 use super::super::pto::PtoAction;
 use super::{Cause, Flight, Item};
+use crate::limits::ACK_DELAY;
 use crate::time::Time;
 use crate::wind::recovery::spurious::LostDatagram;
 use crate::wind::send::mode::Evidence;
@@ -20,8 +22,12 @@ impl Flight {
         mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
     ) -> Option<Time> {
         self.loss_time = None;
-        let overtaker = self.overtaker?;
-        let (window, threshold) = (self.reordering.window(&self.rtt), self.reordering.threshold());
+        if !self.more.is_empty() {
+            return self.detect_lost_of_flows(now, on_lost);
+        }
+        let overtaker = self.record.overtaker?;
+        let (window, threshold) =
+            (self.record.reordering.window(&self.record.rtt), self.record.reordering.threshold());
         let mut latest = None;
         let mut at = 0;
         while let Some(sent) = self.sent.get(at) {
@@ -40,6 +46,54 @@ impl Flight {
                     }
                 };
                 latest = self.lose(at, now, cause, true, &mut on_lost).flatten().or(latest);
+            }
+            at += 1;
+        }
+        self.trim();
+        latest
+    }
+
+    /// Does the same for several flows, each for itself (WIND-14.4). Only time proves a loss,
+    /// because numbers of one flow do not follow each other. A datagram that nothing of its flow
+    /// has overtaken is lost when its flow was silent for too long, while a later datagram of
+    /// another flow has arrived (WIND-14.5).
+    fn detect_lost_of_flows(
+        &mut self,
+        now: Time,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Option<Time> {
+        let largest = self.largest_acked();
+        let silence = self.slowest().pessimistic() + ACK_DELAY;
+        let (mut latest, mut at) = (None, 0);
+        // Flows whose oldest datagram waits, as a bit each. Later ones wait longer.
+        let (mut waiting, all) = (0u32, (2u32 << self.more.len()) - 1);
+        while let Some(sent) = self.sent.get(at).filter(|_| waiting != all) {
+            let number = self.first + at as u64;
+            if number >= largest {
+                break;
+            }
+            let (index, sent_at) = (sent.flow, sent.at);
+            if sent.bytes > 0 && waiting & (1 << index) == 0 {
+                let flow = self.flow(index);
+                let overtaker = flow.overtaker.filter(|overtaker| overtaker.number > number);
+                let (cause, until) = match overtaker {
+                    Some(overtaker) => {
+                        let window = flow.reordering.window(&flow.rtt);
+                        (Cause::Time, sent_at + overtaker.round_trip + window)
+                    }
+                    None => (Cause::Silence, sent_at + silence),
+                };
+                if until > now {
+                    waiting |= 1 << index;
+                    self.loss_time = Some(self.loss_time.map_or(until, |time| time.min(until)));
+                } else if let Some(sent) = self.lose(at, now, cause, true, &mut on_lost).flatten() {
+                    let flow = self.flow_mut(index);
+                    flow.lost = flow.lost.max(Some(sent));
+                    if cause == Cause::Silence {
+                        flow.silence.lost(sent, now);
+                    }
+                    latest = latest.max(Some(sent));
+                }
             }
             at += 1;
         }
@@ -66,22 +120,24 @@ impl Flight {
         }
         let number = self.first + at as u64;
         if matches!(cause, Cause::Reordering | Cause::Time) {
-            self.sizes.lost(number, sent.bytes);
+            self.sizes.lost(number, u32::from(sent.bytes));
         }
         match sent.kind {
-            _ if cause == Cause::Size => {}
+            _ if matches!(cause, Cause::Size | Cause::Silence) => {}
             Evidence::Segment => self.trains.lost(sent.at, now),
             Evidence::Alone => self.bypass.lost(sent.at, now),
             Evidence::Plain => {}
         }
         let event = counts.then(|| {
-            let (event, begins) = self.episode.lost(sent.at, now);
+            let flow = self.flow_mut(sent.flow);
+            let (event, begins) = flow.episode.lost(sent.at, now);
             if begins {
-                self.reordering.event();
+                flow.reordering.event();
             }
             event
         });
-        let doubt = LostDatagram { number, sent: sent.at, bytes: sent.bytes, cause, event };
+        let (bytes, flow) = (u32::from(sent.bytes), sent.flow);
+        let doubt = LostDatagram { number, sent: sent.at, bytes, cause, flow, event };
         self.suspected.add(doubt, self.items.range(items).copied());
         Some(Some(sent.at))
     }
@@ -95,7 +151,7 @@ impl Flight {
         mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
     ) {
         for at in 0..self.sent.len() {
-            if self.sent.get(at).is_some_and(|sent| sent.bytes as usize > size) {
+            if self.sent.get(at).is_some_and(|sent| usize::from(sent.bytes) > size) {
                 self.lose(at, now, Cause::Size, false, &mut on_lost);
             }
         }
@@ -128,7 +184,11 @@ impl Flight {
             PtoAction::Ask => (0, false),
             PtoAction::Tail { .. } => (PROBED, false),
             // The window is reduced only at the first such timeout.
-            PtoAction::Lost { first } => (usize::MAX, first),
+            PtoAction::Lost { first } => {
+                // Nothing arrives by any flow, so none is worse than the others.
+                self.flows_mut().for_each(|flow| flow.silence = FlowSilence::default());
+                (usize::MAX, first)
+            }
         };
         let mut at = 0;
         while left > 0 && at < self.sent.len() {

@@ -6,7 +6,7 @@ use crate::limits::{DATAGRAM_MIN, HEADER_LEN};
 use crate::time::Time;
 use crate::wind::Lane;
 use crate::wind::congestion::{Controller, Gate, Sample};
-use crate::wind::lanes::{PerLane, Sending};
+use crate::wind::lanes::{PerLane, Sending, Spray};
 use crate::wind::mtu::Mtu;
 use crate::wind::send::outgoing::Sizes;
 use crate::wind::{Connection, Introduction, Latency, Settings, Statistics, Token};
@@ -280,6 +280,7 @@ impl Clone for Node {
                 gate: open_gate(),
                 shared: 0,
                 probes: sending[lane].probes,
+                spray: Spray::default(),
             }),
             inbox: inbox.clone(),
             received: received.clone(),

@@ -227,7 +227,7 @@ impl Group {
                 self.unicast_bulk += bytes.len() as u64;
             }
             let to = if to_member { at } else { at + self.members.len() };
-            self.unicast.send(now, Arrival { to, path: 0, bytes });
+            self.unicast.send(now, Arrival { to, path: 0, flow: 0, bytes });
         }
         panic!("transmit does not come to an end");
     }
@@ -249,7 +249,7 @@ impl Group {
             self.check_datagram(&bytes, members);
             let lost = self.random.chance(self.uplink_loss);
             for (to, channel) in self.multicast.iter_mut().enumerate().filter(|_| !lost) {
-                channel.send(self.now, Arrival { to, path: 0, bytes: bytes.clone() });
+                channel.send(self.now, Arrival { to, path: 0, flow: 0, bytes: bytes.clone() });
             }
             if self.records {
                 self.sent.push(bytes);
@@ -274,7 +274,7 @@ impl Group {
         }
     }
 
-    fn arrive(&mut self, Arrival { to, path, bytes }: &Arrival) {
+    fn arrive(&mut self, Arrival { to, path, bytes, .. }: &Arrival) {
         let count = self.members.len();
         if self.stopped[to % count] {
             return;

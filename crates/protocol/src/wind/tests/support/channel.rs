@@ -2,6 +2,7 @@
 
 use crate::random::Random;
 use crate::time::Time;
+use crate::wire::{Lane, View};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -20,12 +21,29 @@ pub struct Faults {
 pub struct Arrival {
     pub to: usize,
     pub path: u8,
+    /// Flow of the sender's bulk lane.
+    pub flow: u8,
     pub bytes: Vec<u8>,
+}
+
+/// Faults that the datagrams of one flow meet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowFaults {
+    /// Bytes per second that pass, with a queue of a megabyte before; 0 means no limit.
+    pub cap: u64,
+    pub loss: f64,
+    pub is_cut: bool,
+    /// When the queue is empty.
+    pub free: Time,
+    /// Bytes that came to the queue.
+    pub bytes: u64,
 }
 
 pub struct Channel {
     pub faults: Faults,
     pub delay: Duration,
+    /// Faults of each flow of node 0, beside those of all datagrams.
+    pub flows: [FlowFaults; 16],
     random: Random,
     under_way: BTreeMap<(Time, u64), Arrival>,
     count: u64,
@@ -36,6 +54,7 @@ impl Channel {
         Channel {
             faults,
             delay: Duration::from_micros(20),
+            flows: [FlowFaults::default(); 16],
             random: Random::new(seed),
             under_way: BTreeMap::new(),
             count: 0,
@@ -43,6 +62,7 @@ impl Channel {
     }
 
     pub fn send(&mut self, now: Time, arrival: Arrival) {
+        let Some(now) = self.pass(now, &arrival) else { return };
         if self.random.chance(self.faults.loss) {
             return;
         }
@@ -62,6 +82,31 @@ impl Channel {
             self.count += 1;
             self.under_way.insert((at, self.count), arrival);
         }
+    }
+
+    /// Returns when a datagram has passed the limits of its flow, if it does.
+    fn pass(&mut self, now: Time, arrival: &Arrival) -> Option<Time> {
+        let is_bulk =
+            View::parse(&arrival.bytes).is_ok_and(|view| view.header().lane() == Lane::Bulk);
+        if arrival.to == 0 || !is_bulk {
+            return Some(now);
+        }
+        let FlowFaults { cap, loss, is_cut, free, bytes } =
+            &mut self.flows[usize::from(arrival.flow)];
+        *bytes += arrival.bytes.len() as u64;
+        if *is_cut || (*loss > 0.0 && self.random.chance(*loss)) {
+            return None;
+        }
+        if *cap == 0 {
+            return Some(now);
+        }
+        let nanos = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / *cap);
+        let from = now.max(*free);
+        if from - now > nanos(1 << 20) {
+            return None;
+        }
+        *free = from + nanos(arrival.bytes.len() as u64);
+        Some(*free)
     }
 
     pub fn next(&self) -> Option<Time> {

@@ -416,11 +416,14 @@ impl World {
                     continue;
                 }
                 if transmit.mode > SendMode::Any
-                    || train.last().is_some_and(|before| before.bytes.len() != bytes.len())
+                    || train.last().is_some_and(|before| {
+                        before.bytes.len() != bytes.len() || before.flow != transmit.flow
+                    })
                 {
                     self.send_train(train);
                 }
-                train.push(Arrival { to: 1 - from, path: transmit.path, bytes });
+                let (path, flow) = (transmit.path, transmit.flow);
+                train.push(Arrival { to: 1 - from, path, flow, bytes });
                 if transmit.mode > SendMode::Any {
                     self.send_train(train);
                 }

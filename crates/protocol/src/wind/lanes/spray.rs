@@ -1,0 +1,293 @@
+//! Several flows of the bulk lane (WIND-14): a flow is a source port of the sender. Trains of
+//! datagrams are sprayed over the flows. Each flow has its own congestion controller and pace.
+
+use super::{FlowControl, Sending, Spray};
+use crate::limits::{DATAGRAM_MAX, FIRST_PORT_BULK_MAX};
+use crate::time::Time;
+use crate::wind::congestion::{Controller, Gate, Sample};
+use crate::wind::recovery::flow::FlowRecord;
+use crate::wind::recovery::in_flight::Acked;
+use alloc::boxed::Box;
+
+impl Spray {
+    /// Returns `true` if the lane has one flow.
+    pub fn is_single(&self) -> bool {
+        self.more.is_empty()
+    }
+
+    pub fn flows_mut(&mut self) -> impl Iterator<Item = &mut FlowControl> {
+        self.more.iter_mut()
+    }
+
+    fn get(&self, flow: u8) -> Option<&FlowControl> {
+        usize::from(flow).checked_sub(1).and_then(|at| self.more.get(at))
+    }
+}
+
+impl Sending {
+    /// Lets the lane have `count` flows, each with a window of at most `most` bytes, and with that
+    /// of all together.
+    pub fn set_flows(
+        &mut self,
+        count: u8,
+        most: u64,
+        mut make: impl FnMut() -> Box<dyn Controller>,
+    ) {
+        self.flight.set_flows(usize::from(count));
+        self.spray = Spray { most, ..Spray::default() };
+        self.spray.more.extend((1..count).map(|_| FlowControl {
+            controller: make(),
+            gate: Gate::default(),
+            limited: false,
+        }));
+    }
+
+    /// Returns the number of flows.
+    pub fn flows(&self) -> u8 {
+        1 + self.spray.more.len() as u8
+    }
+
+    /// Returns the flow by which the next datagram of bulk may go, if any (WIND-14.2).
+    pub fn bulk_flow(&self, now: Time) -> Option<u8> {
+        if self.spray.is_single() {
+            let may_go = (self.probes > 0 || self.gate.is_open(now)) && self.has_room(now);
+            return may_go.then_some(0);
+        }
+        let usable = |flow: &u8| self.is_usable(*flow, now);
+        let count = self.flows();
+        let mut others = (1..=count).map(|by| (self.spray.flow + by) % count);
+        if self.probes > 0 {
+            // One of the flows may carry nothing, so successive probes take different ones
+            // (WIND-14.6).
+            return others.clone().find(usable).or_else(|| others.next());
+        }
+        if self.in_flight() >= self.gate.granted_bytes(now).min(self.spray.most) {
+            return None;
+        }
+        let may_send = |flow: &u8| usable(flow) && self.flow_has_room(*flow, now);
+        let (began, bytes, latest) = self.spray.train;
+        let goes_on = began == now && bytes + latest <= DATAGRAM_MAX;
+        // Little bulk goes by the first flow, as if there were no other, unless nothing arrives.
+        let is_little = self.in_flight() <= 2 * FIRST_PORT_BULK_MAX;
+        let first = (is_little && !self.flight.probe.is_silent()).then_some(0);
+        let current = goes_on.then_some(self.spray.flow);
+        first.filter(may_send).or(current.filter(may_send)).or_else(|| others.find(may_send))
+    }
+
+    fn is_usable(&self, flow: u8, now: Time) -> bool {
+        match self.spray.is_stopped {
+            true => flow == 0,
+            false => !self.flight.flow(flow).silence.is_cut(now),
+        }
+    }
+
+    /// Returns the current flow if it is in use, else another one.
+    fn usable_flow(&self, now: Time) -> u8 {
+        let flows = (0..self.flows()).map(|by| (self.spray.flow + by) % self.flows());
+        flows.into_iter().find(|flow| self.is_usable(*flow, now)).unwrap_or_default()
+    }
+
+    /// Returns `true` if window and pace of a flow permit a datagram.
+    fn flow_has_room(&self, flow: u8, now: Time) -> bool {
+        let in_flight = self.flight.flow(flow).in_flight;
+        match self.spray.get(flow) {
+            Some(more) => more.gate.is_open(now) && in_flight < more.controller.window(),
+            None => self.gate.is_open(now) && in_flight + self.shared < self.controller.window(),
+        }
+    }
+
+    /// Chooses the flow of the datagram that is about to be written, which [`bulk_flow`] permits,
+    /// or of one that takes nothing of the window.
+    ///
+    /// [`bulk_flow`]: Self::bulk_flow
+    pub fn begin_bulk(&mut self, now: Time) {
+        if self.spray.is_single() {
+            return;
+        }
+        let flow = self.bulk_flow(now).unwrap_or_else(|| self.usable_flow(now));
+        self.flight.flow = flow;
+        let (began, _, latest) = self.spray.train;
+        if flow != self.spray.flow || began != now {
+            (self.spray.flow, self.spray.train) = (flow, (now, 0, latest));
+        }
+    }
+
+    /// Called when a datagram was written.
+    pub fn sent(&mut self, now: Time, bytes: usize) {
+        let flow = self.flight.flow;
+        match usize::from(flow).checked_sub(1).and_then(|at| self.spray.more.get_mut(at)) {
+            Some(more) => more.gate.sent(now, bytes),
+            None => self.gate.sent(now, bytes),
+        }
+        if !self.spray.is_single() {
+            self.spray.train.1 += bytes;
+            self.spray.train.2 = bytes;
+        }
+    }
+
+    /// Returns `true` if a datagram of `bytes` bytes, by the flow that was chosen, leaves no room.
+    pub fn is_full_after(&self, now: Time, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        match self.spray.get(self.flight.flow) {
+            Some(more) => {
+                let of_flow = self.flight.flow(self.flight.flow).in_flight;
+                of_flow + bytes >= more.controller.window()
+                    || self.in_flight() + bytes >= self.gate.granted_bytes(now)
+            }
+            None if self.spray.is_single() => self.in_flight() + bytes >= self.window(now),
+            None => {
+                let of_flow = self.flight.flow(0).in_flight + self.shared;
+                of_flow + bytes >= self.window_of_first(now)
+            }
+        }
+    }
+
+    /// Notes which flows their windows limit, before an acknowledgement is processed. Returns
+    /// whether the first one's does.
+    pub fn note_limits(&mut self) -> bool {
+        if self.spray.is_single() {
+            return self.in_flight() * 2 >= self.controller.window();
+        }
+        let Sending { flight, spray, .. } = self;
+        for (flow, more) in (1..).zip(&mut spray.more) {
+            more.limited = flight.flow(flow).in_flight * 2 >= more.controller.window();
+        }
+        (flight.flow(0).in_flight + self.shared) * 2 >= self.controller.window()
+    }
+
+    /// Feeds the controllers with the datagrams that the latest acknowledgement was about.
+    /// `acked` is about all of them. Returns how many of the `marked` ones count.
+    pub fn flows_acknowledged(
+        &mut self,
+        now: Time,
+        acked: &Acked,
+        marked: u32,
+        limited: bool,
+    ) -> u64 {
+        if self.spray.is_single() {
+            let smoothed = self.flight.rtt().smoothed();
+            return self.acknowledged(now, acked, marked, limited, smoothed);
+        }
+        let Sending { flight, spray, controller, gate, .. } = self;
+        let first = (&mut **controller, gate, limited);
+        let more =
+            spray.more.iter_mut().map(|more| (&mut *more.controller, &mut more.gate, more.limited));
+        let (mut left, mut counted) = (marked, 0);
+        for ((controller, gate, limited), flow) in
+            core::iter::once(first).chain(more).zip(flight.flows_mut())
+        {
+            let Acked { bytes, datagrams, latest, round_trip, .. } = flow.acked;
+            if bytes == 0 {
+                continue;
+            }
+            // The peer counts the marks of a lane. Those of one acknowledgement belong to the flows
+            // that it is about.
+            let marked = left.min(datagrams);
+            left -= marked;
+            let sample =
+                Sample { now, bytes, sent: latest, delay: round_trip, datagrams, marked, limited };
+            counted += gate.acknowledged(controller, sample, flow.rtt.smoothed());
+        }
+        counted
+    }
+
+    /// Called when losses for which windows were reduced have all proved spurious.
+    pub fn undo_losses(&mut self, now: Time) {
+        if self.spray.is_single() {
+            return self.controller.spurious(now);
+        }
+        self.each_flow(|controller, flow| {
+            if flow.acked.undo {
+                controller.spurious(now);
+            }
+        });
+    }
+
+    /// Called when datagrams were found lost, the latest of them sent at `latest`. Returns how many
+    /// flows are not used any more for the first time.
+    pub fn note_losses(&mut self, now: Time, latest: Time) -> u64 {
+        if self.spray.is_single() {
+            self.controller.lost(latest, now);
+            return 0;
+        }
+        let mut cut = 0;
+        self.each_flow(|controller, flow| {
+            if let Some(sent) = flow.lost.take() {
+                controller.lost(sent, now);
+            }
+            if flow.silence.take_round() {
+                controller.stalled(now);
+            }
+            cut += u64::from(flow.silence.take_cut());
+        });
+        cut
+    }
+
+    /// Called when everything in flight was given up.
+    pub fn stalled(&mut self, now: Time) {
+        self.each_flow(|controller, _| controller.stalled(now));
+    }
+
+    fn each_flow(&mut self, mut each: impl FnMut(&mut dyn Controller, &mut FlowRecord)) {
+        let Sending { flight, spray, controller, .. } = self;
+        let mut records = flight.flows_mut();
+        if let Some(first) = records.next() {
+            each(&mut **controller, first);
+        }
+        for (more, record) in spray.more.iter_mut().zip(records) {
+            each(&mut *more.controller, record);
+        }
+    }
+
+    /// Scales all windows to datagrams of this size.
+    pub fn resized(&mut self, datagram: u64) {
+        self.each_flow(|controller, _| controller.resized(datagram));
+    }
+
+    /// Sets the latest known time.
+    pub fn set_now(&mut self, now: Time) {
+        self.gate.set_now(now);
+        self.spray.flows_mut().for_each(|more| more.gate.set_now(now));
+    }
+
+    /// Returns the window of all flows together.
+    pub fn windows(&self) -> u64 {
+        let more = self.spray.more.iter().map(|more| more.controller.window());
+        self.controller.window() + more.sum::<u64>()
+    }
+
+    /// Returns the pace of all flows together in bytes per second; 0 means no limit.
+    pub fn pace(&self) -> u64 {
+        let mut paces =
+            self.spray.more.iter().map(|more| more.gate.pace()).chain([self.gate.pace()]);
+        match paces.clone().any(|pace| pace == 0) {
+            true => 0,
+            false => paces.by_ref().sum(),
+        }
+    }
+
+    /// Lets nothing more go by the other flows. What is in flight by them stays theirs.
+    pub fn use_first_flow(&mut self) {
+        self.spray.is_stopped = true;
+    }
+
+    fn window_of_first(&self, now: Time) -> u64 {
+        self.gate.window(&*self.controller, now)
+    }
+
+    /// Returns when the pace of a flow permits the next fragment, if nothing else prevents it.
+    pub fn pace_time(&self) -> Option<Time> {
+        let first = self.gate.opens().filter(|_| {
+            let in_flight = match self.spray.is_single() {
+                true => self.in_flight(),
+                false => self.flight.flow(0).in_flight + self.shared,
+            };
+            in_flight < self.controller.window()
+        });
+        let more = (1..).zip(&self.spray.more).filter_map(|(flow, more)| {
+            let has_room = self.flight.flow(flow).in_flight < more.controller.window();
+            more.gate.opens().filter(|_| has_room)
+        });
+        more.chain(first).min()
+    }
+}

@@ -1,0 +1,214 @@
+//! Tests of WIND-14: bulk that is sprayed over several flows, some of which are capped, lose
+//! datagrams or carry nothing.
+
+use super::support::channel::{Faults, FlowFaults};
+use super::support::world;
+use super::support::world::{Words, World};
+use crate::limits::FLOWS_MAX;
+use crate::wind::*;
+use core::time::Duration;
+use std::vec::Vec;
+
+const LEN: u64 = 1 << 20;
+/// Bytes per second that a capped flow carries.
+const CAP: u64 = 100_000_000;
+
+fn settings(flows: u8) -> Settings {
+    Settings { datagram_max: 8952, flows, ..Settings::default() }
+}
+
+fn bulk(id: u64, len: u64) -> Message {
+    let segment = Segment { region: id as u32, offset: 0, len };
+    let head = Words { id, refuse: false, place: true }.head(0);
+    Message {
+        urgent: false,
+        body: Body::Segment(segment),
+        head,
+        ..world::message(Class::Unordered, id, 0)
+    }
+}
+
+fn connected(flows: u8, faults: impl Fn(usize) -> FlowFaults) -> World {
+    let mut world = World::established(settings(flows), Faults::default(), 7);
+    world.stride = Duration::from_micros(100);
+    for (flow, known) in world.channel.flows.iter_mut().enumerate() {
+        *known = faults(flow);
+    }
+    world
+}
+
+/// Sends `count` messages of a mebibyte, four at a time. Returns how long it takes.
+fn carry(world: &mut World, count: u64) -> Duration {
+    let began = world.now;
+    let (first, mut posted) = (world.nodes[1].handler.delivered.len() as u64, 0);
+    loop {
+        let delivered = world.nodes[1].handler.delivered.len() as u64 - first;
+        if delivered == count {
+            return world.now - began;
+        }
+        while posted < count && posted < delivered + 4 {
+            world.post(0, bulk(first + posted + 1, LEN));
+            posted += 1;
+        }
+        world.step();
+        let waited = world.now - began;
+        assert!(waited < Duration::from_secs(60), "{:#?}", statistics(world));
+    }
+}
+
+fn statistics(world: &World) -> Statistics {
+    *world.nodes[0].connection.statistics()
+}
+
+fn carried(world: &World) -> Vec<u64> {
+    world.channel.flows.iter().map(|flow| flow.bytes).collect()
+}
+
+fn capped(_: usize) -> FlowFaults {
+    FlowFaults { cap: CAP, ..FlowFaults::default() }
+}
+
+/// WIND-14.2: as many times the rate as there are flows.
+#[test]
+fn capped_flows_carry_together_what_each_may() {
+    let took = [1, 2, 4, 16].map(|flows| {
+        let mut world = connected(flows, capped);
+        carry(&mut world, 20);
+        let took = carry(&mut world, 60).as_secs_f64();
+        let seen = statistics(&world);
+        let used = carried(&world).iter().filter(|bytes| **bytes > 0).count();
+        assert_eq!(used, usize::from(flows), "{:?}", carried(&world));
+        assert_eq!((seen.flows_cut, seen.probe_timeouts), (0, 0), "{flows} flows: {seen:#?}");
+        took
+    });
+    let [two, four, sixteen] = [1, 2, 3].map(|at| took[0] / took[at]);
+    assert!(two > 1.9 && four > 3.7 && sixteen > 12.0, "{took:?}");
+}
+
+/// WIND-14.2: the flows share what they have in common evenly, and none loses anything.
+#[test]
+fn flows_without_caps_lose_nothing() {
+    let mut world = connected(4, |_| FlowFaults::default());
+    carry(&mut world, 50);
+    let seen = statistics(&world);
+    let lost = seen.lost_by_reordering + seen.lost_by_time + seen.lost_by_probe;
+    assert_eq!((lost, seen.spurious_losses), (0, 0), "{seen:#?}");
+    let bytes = carried(&world);
+    assert!(bytes[..4].iter().all(|bytes| *bytes > 5 << 20), "{bytes:?}");
+}
+
+/// WIND-14.4: flows of different delay are compared each with itself only.
+#[test]
+fn slow_flow_among_quick_ones_is_not_taken_for_lost() {
+    let cap = |flow| FlowFaults { cap: CAP / if flow == 1 { 8 } else { 1 }, ..capped(flow) };
+    let mut world = connected(4, cap);
+    let clean = carry(&mut world, 60).as_secs_f64();
+    let seen = statistics(&world);
+    let share = seen.spurious_losses as f64 / seen.datagrams_sent as f64;
+    assert!(share < 0.01 && seen.flows_cut == 0, "{seen:#?}");
+    let ideal = (60 * LEN) as f64 / (CAP as f64 * 3.125);
+    assert!(clean < 1.3 * ideal, "{clean} s, where {ideal} s is possible; {seen:#?}");
+}
+
+/// WIND-14.2: a lossy flow costs no more than its share.
+#[test]
+fn lossy_flow_costs_at_most_its_share() {
+    for lossy in 0..4 {
+        let mut world = connected(4, capped);
+        carry(&mut world, 20);
+        let clean = carry(&mut world, 60).as_secs_f64();
+        world.channel.flows[lossy].loss = 0.05;
+        carry(&mut world, 20);
+        let lossy_time = carry(&mut world, 60).as_secs_f64();
+        assert!(lossy_time < clean * 4.0 / 3.0 * 1.05, "flow {lossy}: {lossy_time} after {clean}");
+    }
+}
+
+/// WIND-14.5: a flow that carries nothing is given up, whichever it is and whenever it is cut.
+#[test]
+fn cut_flow_is_given_up() {
+    for cut in 0..4 {
+        for late in [false, true] {
+            let mut world = connected(4, capped);
+            if late {
+                carry(&mut world, 8);
+            }
+            world.channel.flows[cut].is_cut = true;
+            carry(&mut world, 40);
+            let seen = statistics(&world);
+            assert_eq!(seen.flows_cut, 1, "flow {cut}, late {late}: {seen:#?}");
+            assert_eq!(world.nodes[0].fallbacks, [Fallback::Flow]);
+            let before = world.channel.flows[cut].bytes;
+            let took = carry(&mut world, 30).as_secs_f64();
+            assert_eq!(world.channel.flows[cut].bytes, before, "it is not used");
+            let ideal = (30 * LEN) as f64 / (3 * CAP) as f64;
+            assert!(took < 1.15 * ideal, "flow {cut}: {took} s, where {ideal} s is possible");
+        }
+    }
+}
+
+/// WIND-14.5: a flow that was cut for a while is used again.
+#[test]
+fn flow_that_heals_is_used_again() {
+    let mut world = connected(2, capped);
+    world.channel.flows[1].is_cut = true;
+    carry(&mut world, 20);
+    let before = world.channel.flows[1].bytes;
+    world.channel.flows[1].is_cut = false;
+    world.run_for(Duration::from_secs(11));
+    carry(&mut world, 20);
+    assert!(world.channel.flows[1].bytes > before + (5 << 20), "{:?}", carried(&world));
+}
+
+/// WIND-14.5, WIND-14.6: where one port passes, it carries all.
+#[test]
+fn only_flow_that_passes_carries_everything() {
+    for passes in [0, 1, 5, 15] {
+        let is_cut = |flow| FlowFaults { is_cut: flow != passes, ..capped(flow) };
+        let mut world = connected(FLOWS_MAX, is_cut);
+        let took = carry(&mut world, 20);
+        assert!(took < Duration::from_secs(2), "flow {passes}: {took:?}");
+        carry(&mut world, 20);
+        assert_eq!(statistics(&world).flows_cut, u64::from(FLOWS_MAX) - 1, "flow {passes}");
+    }
+}
+
+/// WIND-8.9, WIND-14.6: where no flow passes, the first port carries all.
+#[test]
+fn without_any_flow_the_first_port_carries() {
+    let mut world = connected(4, |_| FlowFaults::default());
+    world.one_port_only = true;
+    carry(&mut world, 20);
+    assert_eq!(statistics(&world).bulk_ports_shunned, 1);
+    let before = carried(&world);
+    carry(&mut world, 20);
+    let after = carried(&world);
+    assert!(after[0] > before[0] && after[1..] == before[1..], "{before:?} {after:?}");
+}
+
+/// WIND-14.2: little bulk goes by the first flow.
+#[test]
+fn short_message_goes_by_the_first_flow() {
+    let mut world = connected(4, |_| FlowFaults::default());
+    for id in 0..20 {
+        world.post(0, bulk(id, 8192));
+        world.run(World::is_idle);
+    }
+    assert_eq!(carried(&world)[1..], [0; 15]);
+}
+
+/// WIND-2, WIND-5: whatever happens on the way, each message arrives once and whole.
+#[test]
+fn faulty_flows_deliver_everything_once() {
+    let faults = Faults { loss: 0.02, duplicate: 0.02, reorder: 0.1, corrupt: 0.01 };
+    for seed in 0..5 {
+        let mut world = World::established(settings(1 + seed as u8 * 3), faults, seed);
+        world.stride = Duration::from_micros(100);
+        for (flow, known) in world.channel.flows.iter_mut().enumerate() {
+            *known = FlowFaults { is_cut: flow % 4 == 3, ..capped(flow) };
+        }
+        carry(&mut world, 20);
+        world.run(World::is_idle);
+        assert_eq!(world.nodes[1].handler.placed_bytes, 20 * LEN);
+    }
+}
