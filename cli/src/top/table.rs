@@ -79,9 +79,10 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     let [order, late, silent] = peer.resent();
     let resent = format!("{:6} ={order}+{late}+{silent}", order + late + silent);
     let flight = format!(
-        "{}/{}",
+        "{}/{}{}",
         short(gauges.in_flight as f64),
-        short(gauges.window.min(gauges.share) as f64)
+        short(gauges.window.min(gauges.share) as f64),
+        if gauges.flows > 1 { format!(" x{}", gauges.flows) } else { String::new() }
     );
     let queue = format!(
         "{} ({}+{})",

@@ -6,7 +6,7 @@ use super::seal::Seal;
 use oikaze_os::inherited;
 use oikaze_os::net::Ports;
 use oikaze_os::secrets::secret::Secret;
-use oikaze_protocol::limits::NODES_MAX;
+use oikaze_protocol::limits::{FLOWS_MAX, NODES_MAX};
 use oikaze_protocol::wind::congestion::Algorithm;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,6 +42,8 @@ pub const FAULT: &str = "OIKAZE_FAULT";
 pub const SEAL: &str = "OIKAZE_SEAL";
 /// Congestion control algorithm: `delay` or `cubic`.
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
+/// Number of UDP source ports over which bulk to one peer is sprayed, from 1 to 16.
+pub const FLOWS: &str = "OIKAZE_FLOWS";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 /// Name of the machine that the node takes itself to be on, among nodes of one machine. Nodes of
@@ -90,6 +92,8 @@ pub struct Settings {
     pub seal: Option<Seal>,
     /// Congestion control algorithm; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
+    /// Number of source ports of bulk to one peer; 1 if absent.
+    pub flows: Option<u8>,
     /// Time that a wait lasts before one line on stderr explains it. Zero: no wait is explained. 5
     /// s if absent (MEM-21.1).
     pub explain_after: Option<Duration>,
@@ -147,6 +151,7 @@ pub fn to_variables(place: &NodePlace, settings: &Settings) -> Vec<(&'static str
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.seal.map(|seal| (SEAL, seal.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
+    variables.extend(settings.flows.map(|flows| (FLOWS, flows.to_string())));
     variables.extend(settings.machine.clone().map(|machine| (MACHINE, machine)));
     variables.extend(settings.keep_going.then(|| (KEEP_GOING, "1".to_owned())));
     variables
@@ -171,6 +176,9 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let machine = lookup(MACHINE).filter(|text| !text.is_empty());
     let seal = optional(lookup, SEAL, "full, integrity, crc or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
+    let flows = optional(lookup, FLOWS, "a number from 1 to 16", |text| {
+        text.parse().ok().filter(|flows| (1..=FLOWS_MAX).contains(flows))
+    })?;
     let explain_after = optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| {
         text.parse().ok().map(Duration::from_millis)
     })?;
@@ -187,6 +195,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
         fault,
         seal,
         congestion,
+        flows,
         keep_going,
         explain_after,
         machine,
@@ -323,6 +332,7 @@ mod tests {
             fault: Some("loss=0.05".into()),
             seal: Some(Seal::Integrity),
             congestion: Some(Algorithm::Cubic),
+            flows: Some(4),
             explain_after: Some(Duration::ZERO),
             keep_going: true,
             machine: Some("a".into()),
@@ -380,6 +390,9 @@ mod tests {
             (TIME_LIMIT, "-1"),
             (SEAL, "none"),
             (CONGESTION, "reno"),
+            (FLOWS, "0"),
+            (FLOWS, "17"),
+            (FLOWS, "auto4"),
             (EXPLAIN_AFTER, "-1"),
             (EXPLAIN_AFTER, "5s"),
             (KEEP_GOING, "maybe"),

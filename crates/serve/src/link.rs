@@ -598,6 +598,7 @@ impl Link for ServedLink {
         LinkProperties {
             port: self.port,
             bulk_port: self.bulk_port,
+            flows: 1,
             datagram_max: self.datagram_max,
             receive_buffer: self.receive_buffer,
             receive_overhead: self.receive_overhead,

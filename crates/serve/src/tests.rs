@@ -119,7 +119,16 @@ impl Link for Flushed {
     fn properties(&self) -> LinkProperties<'_> {
         let (port, bulk_port, datagram_max, receive_buffer, receive_overhead) = self.properties;
         let fd = Some(std::os::fd::AsFd::as_fd(&self.fd));
-        LinkProperties { port, bulk_port, datagram_max, receive_buffer, receive_overhead, fd }
+        let flows = 1;
+        LinkProperties {
+            port,
+            bulk_port,
+            flows,
+            datagram_max,
+            receive_buffer,
+            receive_overhead,
+            fd,
+        }
     }
 
     fn watch(&mut self, yes: bool) -> io::Result<()> {

@@ -9,7 +9,7 @@ use oikaze_os::net::{Predicted, Scattered};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
-use oikaze_protocol::wind::Expected;
+use oikaze_protocol::wind::{Expected, Lane};
 use oikaze_protocol::wire::View;
 
 /// State from which the next fragment is predicted.
@@ -62,7 +62,10 @@ impl DirectPlacement {
             // is checked for all.
             expected.is(index, &view)
                 && peers.of_connection(view.header().connection) == Some(rank)
-                && (index > 0 || peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
+                && (index > 0
+                    || peers
+                        .get(rank)
+                        .is_some_and(|peer| peer.path_from(from, Lane::Bulk).is_some()))
         })
     }
 }

@@ -268,7 +268,7 @@ impl<L: Link> Transmitter<'_, L> {
         let short = transmit.short && link.prefers(*to, form);
         let session = Session::of(&mut peer.session, peer.connection.id());
         if short {
-            (transmit.port, transmit.lane) = (None, Lane::Small);
+            (transmit.port, transmit.lane, transmit.flow) = (None, Lane::Small, 0);
         }
         Some(write_payload(batch, to, transmit, short, memory, seals, session))
     }

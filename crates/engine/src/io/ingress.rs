@@ -322,8 +322,9 @@ fn addressee<'a>(
 ) -> Result<(View<'a>, Rank, u8), DropReason> {
     let rank =
         peers.of_connection(view.header().connection).ok_or(DropReason::UnknownConnection)?;
-    let path =
-        peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(DropReason::UnknownConnection)?;
+    let lane = view.header().lane();
+    let path = peers.get(rank).and_then(|peer| peer.path_from(from, lane));
+    let path = path.ok_or(DropReason::UnknownConnection)?;
     let clear = match seal {
         DataSeal::Checksum(checksum) => {
             let is_right = checksum.verify(view.covered(), view.payload(), view.tag());

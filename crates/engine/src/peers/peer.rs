@@ -7,7 +7,7 @@ use oikaze_os::secrets::protected::Protected;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::KeyExchange;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings};
+use oikaze_protocol::wind::{Connection, Death, Introduction, Lane, Message, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -87,6 +87,17 @@ impl Peer {
         at.and_then(|at| u8::try_from(at).ok())
     }
 
+    /// Returns the index of the address from which a datagram of a lane came. Bulk may come from
+    /// any port of the peer's addresses, because each flow has its own (WIND-14.1).
+    pub fn path_from(&self, address: SocketAddr, lane: Lane) -> Option<u8> {
+        self.path_of(address).or_else(|| {
+            let is_bulk = lane == Lane::Bulk;
+            let at =
+                self.addresses.iter().position(|known| is_bulk && known.ip() == address.ip())?;
+            u8::try_from(at).ok()
+        })
+    }
+
     /// Returns the same index as [`Peer::path_of`], and adds a new address if there is room (a peer
     /// behind a translator is seen at an address it did not publish). Only for authenticated
     /// handshakes.
@@ -98,5 +109,24 @@ impl Peer {
             self.addresses.push(address);
             u8::try_from(self.addresses.len() - 1).ok()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WIND-10.1, WIND-14.1: only bulk may come from any port, and only from the peer's addresses.
+    #[test]
+    fn bulk_comes_from_any_port_of_the_peers_addresses() {
+        let known = [SocketAddr::from(([10, 0, 0, 1], 7)), SocketAddr::from(([10, 0, 1, 1], 7))];
+        let me = Introduction::here(0, 2, 1, 5);
+        let peer = Peer::new(Settings::default(), me, 1, known.to_vec(), None, Time(0));
+        let other_port = SocketAddr::from(([10, 0, 1, 1], 4000));
+        assert_eq!(peer.path_from(known[1], Lane::Small), Some(1));
+        assert_eq!(peer.path_from(other_port, Lane::Bulk), Some(1));
+        assert_eq!(peer.path_from(other_port, Lane::Small), None);
+        let stranger = SocketAddr::from(([10, 0, 2, 1], 7));
+        assert_eq!(peer.path_from(stranger, Lane::Bulk), None);
     }
 }

@@ -22,6 +22,7 @@ pub(crate) const BATCH_DATAGRAMS: usize = 64;
 struct TxSlot {
     to: SocketAddr,
     lane: Lane,
+    flow: u8,
     mode: SendMode,
     /// Range of the header, the frames and packed payload in the batch's bytes. Without a separate
     /// payload, the range includes the tag.
@@ -40,6 +41,7 @@ impl Default for TxSlot {
         Self {
             to: nowhere,
             lane: Lane::Small,
+            flow: 0,
             mode: SendMode::Any,
             head: 0..0,
             end: 0,
@@ -139,6 +141,7 @@ impl TxBatch {
             slot.to.set_port(port);
         }
         slot.lane = transmit.lane;
+        slot.flow = transmit.flow;
         slot.mode = transmit.mode;
         slot.region = transmit.payload.as_ref().map(|segment| segment.region);
         slot.end = self.bytes.len();
@@ -188,10 +191,11 @@ impl TxBatch {
         // Fill the array in place, because `collect` would move the whole array even if it holds
         // few datagrams.
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH_DATAGRAMS>::new();
-        for TxSlot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
+        for TxSlot { to, lane, flow, mode, head, end, payload, .. } in waiting.iter() {
             let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
             let (tag, head) = (tag.unwrap_or_default(), head.unwrap_or_default());
-            batch.push(Outgoing { to, lane: *lane, mode: *mode, head, payload, tag });
+            let (lane, flow, mode) = (*lane, *flow, *mode);
+            batch.push(Outgoing { to, lane, flow, mode, head, payload, tag });
         }
         let outcome = link.send(&batch);
         let went = outcome.as_ref().map_or(batch.len(), |went| batch.len().min(*went));

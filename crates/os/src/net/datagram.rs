@@ -13,6 +13,10 @@ pub struct Outgoing<'a> {
     /// Lane of the datagram. Bulk leaves from a port of its own if the link has one
     /// ([`LinkProperties::bulk_port`](super::LinkProperties::bulk_port)).
     pub lane: Lane,
+    /// Flow of bulk, each of which leaves from a port of its own (WIND-14.1). The first is 0, and
+    /// leaves from the port for bulk. A link without further ports sends all from there
+    /// ([`LinkProperties::flows`](super::LinkProperties::flows)).
+    pub flow: u8,
     /// Fast paths that the datagram may take.
     pub mode: SendMode,
     /// First bytes of the datagram: header and frames.
@@ -27,7 +31,8 @@ impl<'a> Outgoing<'a> {
     /// A datagram of these bytes alone, which may take every fast path.
     #[must_use]
     pub const fn new(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
-        Outgoing { to, lane, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag: &[] }
+        let (flow, payload, tag) = (0, &Gather::EMPTY, &[]);
+        Outgoing { to, lane, flow, mode: SendMode::Any, head, payload, tag }
     }
 
     /// Bytes of the datagram.

@@ -37,6 +37,9 @@ pub struct LinkProperties<'l> {
     /// Port, at all addresses of the link, to which peers send bulk and from which the link sends
     /// bulk. Bulk thus never delays small datagrams. `None` means one port for all.
     pub bulk_port: Option<u16>,
+    /// Number of flows of bulk, each from a port of its own (WIND-14.1). 1 means that all bulk
+    /// leaves from one port.
+    pub flows: u8,
     /// Bytes of the largest datagram the link carries at all.
     pub datagram_max: usize,
     /// Bytes that may wait to be received before some are lost, as the kernel counts them.
@@ -55,6 +58,7 @@ impl LinkProperties<'_> {
         LinkProperties {
             port: 0,
             bulk_port: None,
+            flows: 1,
             datagram_max,
             receive_buffer,
             receive_overhead: 0,

@@ -146,6 +146,8 @@ counters! {
         pub window: u64,
         pub share: u64,
         pub pace: u64,
+        /// Source ports over which bulk is sprayed.
+        pub flows: u64,
         pub in_flight: u64,
         pub datagrams_in_flight: u64,
         pub unsettled: u64,
@@ -170,6 +172,7 @@ impl From<Snapshot> for Gauges {
             window: now.window,
             share: now.share,
             pace: now.pace,
+            flows: now.flows.into(),
             in_flight: now.in_flight,
             datagrams_in_flight: now.datagrams_in_flight as u64,
             unsettled: now.unsettled as u64,

@@ -290,6 +290,12 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
             "nothing gets through to it",
             "let both UDP ports pass the firewall",
         ),
+        (
+            "flows of bulk, by peer",
+            fallen(|peer| peer.counters.flows_cut),
+            "nothing gets through from some of this node's ports",
+            "let UDP from any source port pass the firewall, or set OIKAZE_FLOWS=1",
+        ),
     ] {
         if peers > 0 {
             add(path, towards(peers, what), remedy);
@@ -351,10 +357,11 @@ mod tests {
             fallen.counters.trains_avoided,
             fallen.counters.bypasses_avoided,
             fallen.counters.bulk_ports_shunned,
-        ) = (1, 1, 1);
+            fallen.counters.flows_cut,
+        ) = (1, 1, 1, 1);
         let mut node = NodePage::default();
         (node.link.receive_paths_avoided, node.link.server_stalls) = (1, 1);
-        assert_eq!(slow_paths(&node, &[(1, fallen)]).len(), 5);
+        assert_eq!(slow_paths(&node, &[(1, fallen)]).len(), 6);
     }
 
     /// The link does nothing where all peers are reached through shared memory.

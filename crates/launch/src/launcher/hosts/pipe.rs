@@ -56,6 +56,7 @@ pub struct Order {
     fault: Option<String>,
     seal: Option<String>,
     congestion: Option<String>,
+    flows: Option<u8>,
     explain_after_ms: Option<u64>,
     keep_going: bool,
     /// Set if the secret goes into the nodes' environment.
@@ -108,6 +109,7 @@ impl Order {
             fault: settings.fault.clone(),
             seal: settings.seal.map(|seal| seal.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
+            flows: settings.flows,
             explain_after_ms: settings.explain_after.map(milliseconds),
             keep_going: settings.keep_going,
             secret_in_environment: false,
@@ -146,6 +148,7 @@ impl Order {
             fault,
             seal,
             congestion,
+            flows: self.flows,
             keep_going,
             explain_after,
             // Concerns single nodes, and comes with their environment.

@@ -4,11 +4,9 @@ use super::{
     DEADLINE, Make, Plan, V4, V6, address_of, carries, carries_by, port_of, send_all, take,
     wait_readable,
 };
-use crate::memory::Gather;
 use crate::net::{Arrival, Link, Outgoing, ReceiveEach, Sink, datagram_max_to, local_addresses};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::random::Random;
-use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -200,14 +198,9 @@ pub fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
     let other_family = SocketAddr::new(V6, to.port());
     for _ in 0..3 {
         let send = [nobody, other_family, nobody, to, nobody, other_family, to];
-        let batch = send.each_ref().map(|to| Outgoing {
-            to,
-            lane: Lane::Small,
-            mode: SendMode::Any,
-            head: b"hello",
-            payload: &Gather::EMPTY,
-            tag: b"!",
-        });
+        let batch = send
+            .each_ref()
+            .map(|to| Outgoing { tag: b"!", ..Outgoing::new(to, Lane::Small, b"hello") });
         send_all(&mut *sender, &batch);
         assert!(take(&mut *receivers[0], 2).iter().all(|(_, bytes)| bytes == b"hello!"));
         assert_eq!(sender.receive(&mut |_| panic!("nobody answered")).unwrap(), 0);

@@ -161,6 +161,7 @@ fn carries_by(
             batch.push(Outgoing {
                 to: &to[*receiver],
                 lane,
+                flow: 0,
                 mode: SendMode::Any,
                 head,
                 payload: gather,

@@ -16,7 +16,7 @@ use crate::net::link::{Group, Link, LinkProperties, TooBig};
 use crate::net::sink::Sink;
 use crate::net::statistics::{Offload, Statistics};
 use core::ops::ControlFlow;
-use oikaze_protocol::limits::DATAGRAM_MAX;
+use oikaze_protocol::limits::{DATAGRAM_MAX, FLOWS_MAX};
 use oikaze_protocol::wind::PerLane;
 use oikaze_protocol::wire::Lane;
 use std::collections::VecDeque;
@@ -76,6 +76,7 @@ impl UdpLink {
         let sockets = Sockets {
             own: PerLane { small, bulk },
             connected: PerLane::default(),
+            flows: Vec::new(),
             joined: Vec::new(),
             group_routes: Vec::new(),
             loops_groups: false,
@@ -167,6 +168,7 @@ impl Link for UdpLink {
         LinkProperties {
             port: self.port(),
             bulk_port: self.sockets.own.bulk.first().map(|socket| socket.local.port()),
+            flows: if self.sockets.own.bulk.is_empty() { 1 } else { FLOWS_MAX },
             datagram_max: DATAGRAM_MAX,
             receive_buffer: self.statistics.receive_buffer,
             receive_overhead: RECEIVE_OVERHEAD_BYTES,

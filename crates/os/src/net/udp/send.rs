@@ -41,8 +41,8 @@ pub(crate) enum Sent {
     Broken(io::Error),
 }
 
-/// Number of first datagrams that can go in one call: in the same lane to the same peer, of equal
-/// size except for a shorter last one.
+/// Number of first datagrams that can go in one call: in the same lane and flow to the same peer,
+/// of equal size except for a shorter last one.
 pub(crate) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     let Some(first) = batch.first() else { return 0 };
     let size = first.len();
@@ -55,6 +55,7 @@ pub(crate) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
         let len = datagram.len();
         if datagram.to != first.to
             || datagram.lane != first.lane
+            || datagram.flow != first.flow
             || datagram.mode > SendMode::Any
             || len > size
             || len == 0

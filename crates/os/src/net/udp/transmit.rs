@@ -1,6 +1,6 @@
 //! Sending: the socket of each run of datagrams, and the kernel's answers.
 
-use super::link::{Reports, UdpLink};
+use super::link::{Reports, SocketOptions, UdpLink};
 use super::send::{self, Sent};
 use super::sockets::{Route, reaching};
 use crate::features::DisabledFeatures;
@@ -20,12 +20,16 @@ use std::time::Instant;
 const TOO_BIG_MAX: usize = 256;
 
 impl UdpLink {
-    /// Chooses the socket that sends to this peer in this lane.
-    fn route(&mut self, to: SocketAddr, lane: Lane) -> Route {
+    /// Chooses the socket that sends to this peer in this lane, by this flow.
+    fn route(&mut self, to: SocketAddr, lane: Lane, flow: u8) -> Route {
         if let Some(route) = self.sockets.group_route(to) {
             return route;
         }
         let lane = self.sockets.lane_of(lane);
+        if flow > 0 && lane == Lane::Bulk {
+            let SocketOptions { buffer, without } = &self.options;
+            return self.sockets.flow_route(to, flow, *buffer, without);
+        }
         match self.count_call(to, lane) {
             Some(index) => Route::Connected(lane, index),
             None => self.sockets.own_route(to, lane),
@@ -55,7 +59,7 @@ impl UdpLink {
         batch: &[Outgoing<'_>],
     ) -> io::Result<ControlFlow<(), usize>> {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
-        let route = self.route(*first.to, first.lane);
+        let route = self.route(*first.to, first.lane, first.flow);
         let Some(socket) = self.sockets.at_route(route) else {
             return self.settle(core::slice::from_ref(first), Sent::Unreachable);
         };

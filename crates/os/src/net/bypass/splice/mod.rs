@@ -67,7 +67,8 @@ impl<L: SocketLink> Splice<L> {
             return Ok(BatchStep::Copy);
         };
         let udp = inner.udp();
-        if !udp.is_cut_for(*first.to) {
+        // Connected sockets are of the first flow.
+        if first.flow > 0 || !udp.is_cut_for(*first.to) {
             return Ok(BatchStep::Copy);
         }
         let Some(peer) = udp.sockets.of_peer(*first.to, first.lane) else {

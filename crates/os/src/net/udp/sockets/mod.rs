@@ -6,6 +6,7 @@ pub(super) mod connected;
 pub(super) mod group;
 pub(crate) mod socket;
 
+use crate::features::DisabledFeatures;
 use connected::{ConnectedSet, PeerSocket};
 use group::{GroupRoute, JoinedGroup};
 use oikaze_protocol::wind::PerLane;
@@ -20,12 +21,24 @@ pub(in crate::net) struct Sockets {
     pub(in crate::net) own: PerLane<Vec<Socket>>,
     /// Sockets connected to single peers, on either port.
     pub(in crate::net) connected: PerLane<ConnectedSet>,
+    /// Sockets that only send, for flows of bulk beyond the first (WIND-14.1).
+    pub(in crate::net) flows: Vec<FlowSocket>,
     /// Sockets of joined groups, which are polled as bulk sockets.
     pub(in crate::net) joined: Vec<JoinedGroup>,
     /// Groups to which an own socket is prepared to send.
     pub(in crate::net) group_routes: Vec<GroupRoute>,
     /// `true` if datagrams to groups come back to this host, too.
     pub(in crate::net) loops_groups: bool,
+}
+
+/// Socket from which a flow of bulk beyond the first is sent. Nothing is received by it, because no
+/// peer sends there.
+#[derive(Debug)]
+pub(in crate::net) struct FlowSocket {
+    /// Index of the link's own socket for bulk at the same address.
+    own: usize,
+    flow: u8,
+    pub(in crate::net) socket: Socket,
 }
 
 /// Socket to send from.
@@ -35,6 +48,8 @@ pub(super) enum Route {
     Connected(Lane, usize),
     /// The link's own socket for this lane.
     Own(Lane, usize),
+    /// The socket of a flow beyond the first, at this index.
+    Flow(usize),
     /// The link's own socket for bulk, by the interface of this route to a group.
     Group(GroupRoute),
     /// None: the link has no address of the peer's family.
@@ -123,12 +138,37 @@ impl Sockets {
         reaching(&self.own[lane], to).map_or(Route::None, |own| Route::Own(lane, own))
     }
 
+    /// Returns the socket of a flow of bulk beyond the first to this peer, which is opened at first
+    /// use. Without one, the flow leaves from the link's own port for bulk.
+    pub(super) fn flow_route(
+        &mut self,
+        to: SocketAddr,
+        flow: u8,
+        buffer: usize,
+        without: &DisabledFeatures,
+    ) -> Route {
+        let Some(own) = reaching(&self.own.bulk, to) else { return Route::None };
+        let is_here = |known: &FlowSocket| known.own == own && known.flow == flow;
+        if let Some(index) = self.flows.iter().position(is_here) {
+            return Route::Flow(index);
+        }
+        let socket = self.own.bulk.get(own).and_then(|own| own.open_flow(buffer, without).ok());
+        match socket {
+            Some(socket) => {
+                self.flows.push(FlowSocket { own, flow, socket });
+                Route::Flow(self.flows.len() - 1)
+            }
+            None => Route::Own(Lane::Bulk, own),
+        }
+    }
+
     pub(super) fn at_route(&mut self, route: Route) -> Option<&mut Socket> {
         match route {
             Route::Connected(lane, index) => {
                 self.connected[lane].sockets.get_mut(index).map(|connected| &mut connected.socket)
             }
             Route::Own(lane, index) => self.own[lane].get_mut(index),
+            Route::Flow(index) => self.flows.get_mut(index).map(|flow| &mut flow.socket),
             Route::Group(route) => {
                 let lane = self.lane_of(Lane::Bulk);
                 self.own[lane].get_mut(route.own)

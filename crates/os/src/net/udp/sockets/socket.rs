@@ -119,6 +119,21 @@ impl Socket {
         Ok(socket)
     }
 
+    /// Opens a socket at the same address and another port, of the kernel's choice, that only
+    /// sends. What anybody sends to that port finds no room, and nobody reads it.
+    pub(crate) fn open_flow(
+        &self,
+        buffer: usize,
+        without: &DisabledFeatures,
+    ) -> Result<Socket, BindError> {
+        let local = SocketAddr::new(self.local.ip(), 0);
+        let without = DisabledFeatures { gro: true, ..*without };
+        let mut socket = Socket::open(local, self.both, buffer, &without)?;
+        let _ = sockopt::set_socket_recv_buffer_size(&socket.fd, 0);
+        socket.receive_buffer = 0;
+        Ok(socket)
+    }
+
     /// Binds to a multicast group, whose address names the interface if its family has scopes.
     /// Other nodes of this host may be bound to it, too.
     pub(crate) fn open_for_group(

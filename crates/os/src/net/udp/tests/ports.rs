@@ -4,7 +4,8 @@ use super::{HERE, bind};
 use crate::features::DisabledFeatures;
 use crate::net::Outgoing;
 use crate::net::conformance::take;
-use crate::net::{Bind, BindError, Link, Offload, Ports, UdpLink};
+use crate::net::{Bind, BindError, Link, Offload, Ports, ReceiveEach, UdpLink};
+use oikaze_protocol::limits::FLOWS_MAX;
 use oikaze_protocol::wire::Lane;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -98,6 +99,33 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
         none.sockets.connected.small.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(),
         [bulk, port]
     );
+}
+
+/// WIND-14.1: each flow of bulk leaves from a port of its own, and comes to the one port for bulk.
+#[test]
+fn flows_of_bulk_leave_from_ports_of_their_own() {
+    let (mut from, mut to) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
+    let at = SocketAddr::new(HERE, to.properties().bulk_port.unwrap());
+    assert_eq!(from.properties().flows, FLOWS_MAX);
+    let batch: Vec<_> = (0..200u8)
+        .map(|n| Outgoing { flow: n / 5 % 4, ..Outgoing::new(&at, Lane::Bulk, b"bulk") })
+        .collect();
+    let mut came = Vec::new();
+    for part in batch.chunks(20) {
+        assert_eq!(from.send(part).unwrap(), part.len());
+        came.extend(take(&mut to, part.len()).into_iter().map(|(from, _)| from.port()));
+    }
+    let own = from.properties().bulk_port.unwrap();
+    assert_eq!(came.iter().filter(|port| **port == own).count(), 50, "the first flow");
+    came.sort_unstable();
+    came.dedup();
+    assert_eq!(came.len(), 4, "{came:?}");
+    assert_eq!(from.sockets.flows.len(), 3, "opened once");
+    // Nothing is received at the other ports.
+    for flow in &from.sockets.flows {
+        assert_eq!(to.send(&[Outgoing::new(&flow.socket.local, Lane::Bulk, b"?")]).unwrap(), 1);
+    }
+    assert_eq!(from.receive(&mut |_| panic!("it came")).unwrap(), 0);
 }
 
 #[test]
