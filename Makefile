@@ -94,16 +94,16 @@ packages:
 packages-bench:
 	@$(call need,ucx_perftest=ucx-utils fi_pingpong=libfabric-bin taskset=util-linux stdbuf=coreutils wireguard-go=wireguard-go wg=wireguard-tools)
 
-# sshd is installed only where that starts no service: systemd would open the machine to the network.
+# Servers are installed only where that starts none: systemd would open the machine to the network.
 packages-all:
-	@$(call need,file=file dpkg-deb=dpkg gzip=gzip ssh=openssh-client busybox=busybox valgrind=valgrind mpirun.openmpi=openmpi-bin mpiexec.hydra=mpich)
+	@$(call need,file=file dpkg-deb=dpkg gzip=gzip ssh=openssh-client busybox=busybox valgrind=valgrind mpirun.openmpi=openmpi-bin mpiexec.hydra=mpich srun=slurm-client)
 	if ! pkg-config --exists mpich; then
 	  $(call need,mpi.h=libmpich-dev)
 	fi
-	if ! command -v sshd >/dev/null; then
+	if ! { command -v sshd && command -v slurmctld && command -v slurmd; } >/dev/null; then
 	  if [ -d /run/systemd/system ]; then
-	    echo "sshd is missing: tests through ssh will be skipped (openssh-server; installing it starts the service)" >&2
+	    echo "sshd, slurmctld or slurmd is missing: tests through them will be skipped (openssh-server, slurmctld, slurmd; installing them starts services)" >&2
 	  else
-	    $(call need,sshd=openssh-server)
+	    $(call need,sshd=openssh-server slurmctld=slurmctld slurmd=slurmd)
 	  fi
 	fi
