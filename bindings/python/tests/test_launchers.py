@@ -70,6 +70,30 @@ def test_actors_of_ray_share_arrays(alone):
 
 
 @pytest.mark.long
+def test_join_of_actors_fails_if_one_is_dead_and_frees_the_others(alone):
+    source = """
+        import ray
+        import oikaze.ray
+
+        @ray.remote(num_cpus=0)
+        class Worker:
+            def is_free(self):
+                return True
+
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        actors = [Worker.remote() for _ in range(2)]
+        ray.get([actor.is_free.remote() for actor in actors])
+        ray.kill(actors[1])
+        try:
+            oikaze.ray.join(actors)
+        except ray.exceptions.RayActorError:
+            print("failed")
+        print(ray.get(actors[0].is_free.remote(), timeout=60))
+    """
+    assert alone(source).out.splitlines() == ["failed", "True"]
+
+
+@pytest.mark.long
 def test_workers_of_dask_share_arrays(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
@@ -92,6 +116,11 @@ if __name__ == "__main__":
         print(client.submit(lambda x: float(x.sum()), x).result())
         print(x)
         job.leave()
+        try:
+            oikaze.dask.join(client, seal="none")
+        except oikaze.InvalidError:
+            print("failed")
+        print(client.submit(lambda: "free").result())
 """
     )
     done = finished([sys.executable, str(program)], tmp_path, True, {})
@@ -99,4 +128,6 @@ if __name__ == "__main__":
         "[24.0, 24.0, 24.0]",
         "24.0",
         "<oikaze.ArrayHandle 'x', shape 12, f8>",
+        "failed",
+        "free",
     ]

@@ -12,6 +12,10 @@ from .._workers import ArrayHandle, WorkerJob, join_here
 __all__ = ["ArrayHandle", "WorkerJob", "join"]
 
 
+#: Seconds for the worker of rank 0 to tell the others where it is.
+_MEET_TIME = 30
+
+
 def _join_here(key: str, rank: int, size: int, settings: dict[str, Any]) -> None:
     """Joins in a worker. A variable of the cluster has the bytes of rank 0, which all need."""
     distributed: Any = importlib.import_module("distributed")
@@ -20,7 +24,7 @@ def _join_here(key: str, rank: int, size: int, settings: dict[str, Any]) -> None
     def gather(mine: bytes) -> list[bytes]:
         if rank == 0:
             told.set(mine.hex())
-        return [bytes.fromhex(told.get()), *[b""] * (size - 1)]
+        return [bytes.fromhex(told.get(timeout=_MEET_TIME)), *[b""] * (size - 1)]
 
     join_here(key, rank, size, gather, settings)
 
@@ -63,8 +67,15 @@ def join(client: Any, workers: Sequence[str] | None = None, **settings: Any) -> 
         results: list[Any] = client.gather(futures)
         return results
 
+    told = importlib.import_module("distributed").Variable(key, client=client)
     joining = enumerate(addresses)
-    client.gather([submit(at, _join_here, key, rank, size, settings) for rank, at in joining])
+    futures = [submit(at, _join_here, key, rank, size, settings) for rank, at in joining]
+    try:
+        client.gather(futures)
+    except BaseException:
+        # Those that still wait for rank 0 end by an error.
+        told.set("")
+        raise
     # It has the job's secret, which nobody needs any more.
-    importlib.import_module("distributed").Variable(key, client=client).delete()
+    told.delete()
     return WorkerJob(key, size, on_all)

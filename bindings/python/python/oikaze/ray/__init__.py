@@ -68,5 +68,13 @@ def join(actors: Sequence[Any], **settings: Any) -> WorkerJob:
     def run(_actor: Any, rank: int) -> None:
         _join_here(exchange, key, rank, size, settings)
 
-    ray.get([actor.__ray_call__.remote(run, rank) for rank, actor in enumerate(actors)])
+    pending = [actor.__ray_call__.remote(run, rank) for rank, actor in enumerate(actors)]
+    try:
+        while pending:
+            done, pending = ray.wait(pending)
+            ray.get(done)
+    finally:
+        # It has the job's secret, which nobody needs any more. After a failure, those that still
+        # wait there end by an error.
+        ray.kill(exchange)
     return WorkerJob(key, size, on_all)
