@@ -75,12 +75,14 @@ impl Job {
         mode: LockMode,
         limit: Option<Duration>,
     ) -> Result<Option<LockGuard>> {
-        let acquire = |mode, limit| LockGuard::acquire(&self.node, (lock, mode), limit, self.limit);
-        let Some(limit) = limit.filter(|limit| !(mode.tries && limit.is_zero())) else {
-            return acquire(mode, self.limit);
+        // A try that has a time waits for that time.
+        let (asked, limit) = match limit.filter(|limit| !(mode.tries && limit.is_zero())) {
+            None => (mode, self.limit),
+            Some(limit) => (LockMode { tries: false, ..mode }, Some(limit)),
         };
-        match acquire(LockMode { tries: false, ..mode }, Some(limit)) {
-            Err(error) if mode.tries && error.is_timeout() => Ok(None),
+        // Not in a closure, which would be the caller that waits are explained by.
+        match LockGuard::acquire(&self.node, (lock, asked), limit, self.limit) {
+            Err(error) if mode.tries && !asked.tries && error.is_timeout() => Ok(None),
             held => held,
         }
     }
