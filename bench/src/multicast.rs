@@ -36,6 +36,8 @@ named! {
         Broadcast = "broadcast",
         /// Barriers that each bring an update of one node to all others.
         BarrierUpdate = "barrier_update",
+        /// Bytes that all nodes send for a broadcast, in times of its bytes.
+        BroadcastBytes = "broadcast_bytes",
     }
 }
 
@@ -67,7 +69,7 @@ impl Case {
     /// Returns the pairs of size in bytes and number of nodes.
     const fn points(self) -> &'static [(usize, u32)] {
         match self {
-            Self::Broadcast => &[(MIB, 4), (MIB, 8)],
+            Self::Broadcast | Self::BroadcastBytes => &[(MIB, 4), (MIB, 8)],
             Self::BarrierUpdate => &[(64 * KIB, 4)],
         }
     }
@@ -75,15 +77,37 @@ impl Case {
     /// Returns the name of the program of `bench/mpi`, and its arguments before those of the size.
     const fn program(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::Broadcast => ("collectives", &["--case", "broadcast"]),
+            Self::Broadcast | Self::BroadcastBytes => ("collectives", &["--case", "broadcast"]),
             Self::BarrierUpdate => ("barrier_update", &[]),
+        }
+    }
+
+    /// Returns `true` if the system prints the figure.
+    fn is_printed_by(self, system: System) -> bool {
+        self != Self::BroadcastBytes || system != System::Mpi
+    }
+
+    const fn unit(self) -> &'static str {
+        match self {
+            Self::Broadcast | Self::BarrierUpdate => "us",
+            Self::BroadcastBytes => "copies",
+        }
+    }
+
+    /// Returns the figure from what a program printed.
+    fn figure(self, printed: &str, size: usize) -> Option<f64> {
+        match self {
+            Self::Broadcast | Self::BarrierUpdate => field(printed, &["us", "latency_us"]),
+            Self::BroadcastBytes => {
+                field(printed, &["sent_bytes"]).map(|bytes| bytes / size as f64)
+            }
         }
     }
 
     /// Returns the arguments of `oikaze perf` before those of the size.
     const fn perf(self) -> &'static [&'static str] {
         match self {
-            Self::Broadcast => &["collectives", "--case", "broadcast"],
+            Self::Broadcast | Self::BroadcastBytes => &["collectives", "--case", "broadcast"],
             Self::BarrierUpdate => &["barrier-update"],
         }
     }
@@ -91,11 +115,13 @@ impl Case {
     fn size_arguments(self, size: usize, quick: bool, mpi: bool) -> Vec<String> {
         let times = if quick { 40 } else { 160 };
         let mut arguments = match (self, mpi) {
-            (Self::Broadcast, true) => vec!["--sizes".to_owned(), size.to_string()],
+            (Self::Broadcast | Self::BroadcastBytes, true) => {
+                vec!["--sizes".to_owned(), size.to_string()]
+            }
             _ => vec!["--size".to_owned(), size.to_string()],
         };
         arguments.extend(["--iterations".to_owned(), times.to_string()]);
-        if self == Self::Broadcast {
+        if self != Self::BarrierUpdate {
             arguments.extend(["--volume".to_owned(), (times * size).to_string()]);
         }
         arguments
@@ -151,9 +177,10 @@ impl Series {
     fn measure(&mut self, switch: &Switch, quick: bool) -> Result<(), Error> {
         let what = format!("{}, {}", self.system.name(), self.case.name());
         let printed = once_more(&what, || alone(self.system.command(self, switch, quick)?))?;
-        let us = time(&printed)
-            .ok_or_else(|| Error::new(format!("{what} printed no time: {}", printed.trim())))?;
-        self.rounds.push(us);
+        let figure = self.case.figure(&printed, self.size);
+        let figure = figure
+            .ok_or_else(|| Error::new(format!("{what} printed no figure: {}", printed.trim())))?;
+        self.rounds.push(figure);
         Ok(())
     }
 
@@ -164,7 +191,7 @@ impl Series {
             size: self.size,
             system: self.system.name(),
             value: median(&self.rounds)?,
-            unit: "us",
+            unit: self.case.unit(),
             rounds: self.rounds.clone(),
             mtu: Some(mtu),
             mode: Some(RATE),
@@ -179,13 +206,13 @@ impl Series {
     }
 }
 
-/// Returns the time in microseconds that a program printed.
-fn time(printed: &str) -> Option<f64> {
+/// Returns the first of these fields that a program printed, if it is a positive number.
+fn field(printed: &str, names: &[&str]) -> Option<f64> {
     let lines = printed.lines().filter_map(|line| {
         line.find('{').and_then(|start| serde_json::from_str::<Value>(&line[start..]).ok())
     });
-    let us = |line: Value| line["us"].as_f64().or_else(|| line["latency_us"].as_f64());
-    lines.into_iter().find_map(us).filter(|us| us.is_finite() && *us > 0.0)
+    let named = |line: Value| names.iter().find_map(|name| line[*name].as_f64());
+    lines.into_iter().find_map(named).filter(|figure| figure.is_finite() && *figure > 0.0)
 }
 
 impl Run {
@@ -195,7 +222,8 @@ impl Run {
         let mut all = Vec::new();
         for case in cases.filter(|case| self.selection.has_case(case)) {
             for &(size, nodes) in case.points() {
-                all.extend(self.selection.systems(ALL).map(|system| {
+                let systems = self.selection.systems(ALL);
+                all.extend(systems.filter(|system| case.is_printed_by(*system)).map(|system| {
                     let (rounds, failed) = (Vec::new(), None);
                     Series { case, size, nodes, system, rounds, failed }
                 }));
@@ -253,6 +281,8 @@ pub fn bench(run: &Run) -> Result<(), Error> {
 
 /// Maximum time of a broadcast to 7 receivers, in times of unicast.
 const BROADCAST: f64 = 0.6;
+/// Maximum number of copies of a broadcast that all nodes send, for any number of receivers.
+const COPIES: f64 = 1.1;
 /// Maximum time of a barrier with an update to 3 receivers, in times of MPI.
 const UPDATE: f64 = 0.6;
 
@@ -264,7 +294,10 @@ fn goals(records: &[Record]) -> Vec<Goal> {
     let beside = |case, nodes, other| {
         Found::ratio((of(case, nodes, System::Oikaze), of(case, nodes, other)))
     };
+    let copies = |nodes| Found::value(of(Case::BroadcastBytes, nodes, System::Oikaze));
     vec![
+        ("broadcast 1 MiB, 4 nodes: copies".to_owned(), copies(4), Bound::AtMost(COPIES)),
+        ("broadcast 1 MiB, 8 nodes: copies".to_owned(), copies(8), Bound::AtMost(COPIES)),
         (
             "broadcast 1 MiB, 8 nodes / unicast".to_owned(),
             beside(Case::Broadcast, 8, System::Unicast),
@@ -284,9 +317,13 @@ mod tests {
 
     #[test]
     fn output_of_all_programs_is_understood() {
-        assert_eq!(time("a warning\n{\"case\":\"broadcast\",\"us\":9.5}\n"), Some(9.5));
-        assert_eq!(time("{\"latency_us\":12.5,\"us\":null}"), Some(12.5));
-        assert_eq!(time("{\"us\":0.0}"), None);
+        let us = |printed: &str| Case::Broadcast.figure(printed, MIB);
+        assert_eq!(us("a warning\n{\"case\":\"broadcast\",\"us\":9.5}\n"), Some(9.5));
+        assert_eq!(us("{\"latency_us\":12.5,\"us\":null}"), Some(12.5));
+        assert_eq!(us("{\"us\":0.0}"), None);
+        let printed = "{\"us\":9.5,\"sent_bytes\":1572864}";
+        assert_eq!(Case::BroadcastBytes.figure(printed, MIB), Some(1.5));
+        assert!(!Case::BroadcastBytes.is_printed_by(System::Mpi));
     }
 
     #[test]
@@ -303,10 +340,11 @@ mod tests {
             record(Case::Broadcast, 8, System::Unicast, 4.0),
             record(Case::BarrierUpdate, 4, System::Oikaze, 1.0),
             record(Case::BarrierUpdate, 4, System::Mpi, 2.0),
+            record(Case::BroadcastBytes, 8, System::Oikaze, 1.0625),
         ];
         let found = |(_, found, _): Goal| found.map(|found| found.value);
         let values: Vec<_> = goals(&records).into_iter().map(found).collect();
-        assert_eq!(values, [Some(0.25), Some(0.5)]);
+        assert_eq!(values, [None, Some(1.0625), Some(0.25), Some(0.5)]);
         assert!(goals(&[]).into_iter().all(|goal| found(goal).is_none()));
     }
 }
