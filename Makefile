@@ -96,14 +96,14 @@ packages-bench:
 
 # Servers are installed only where that starts none: systemd would open the machine to the network.
 packages-all:
-	@$(call need,file=file dpkg-deb=dpkg gzip=gzip ssh=openssh-client busybox=busybox valgrind=valgrind mpirun.openmpi=openmpi-bin mpiexec.hydra=mpich srun=slurm-client)
+	@$(call need,file=file dpkg-deb=dpkg gzip=gzip ssh=openssh-client busybox=busybox valgrind=valgrind mpirun.openmpi=openmpi-bin mpiexec.hydra=mpich)
 	if ! pkg-config --exists mpich; then
 	  $(call need,mpi.h=libmpich-dev)
 	fi
-	if ! { command -v sshd && command -v slurmctld && command -v slurmd; } >/dev/null; then
+	if ! { command -v sshd && command -v slurmctld && command -v slurmd && command -v srun; } >/dev/null; then
 	  if [ -d /run/systemd/system ]; then
-	    echo "sshd, slurmctld or slurmd is missing: tests through them will be skipped (openssh-server, slurmctld, slurmd; installing them starts services)" >&2
+	    echo "sshd, slurmctld, slurmd or srun is missing: tests through them will be skipped (openssh-server, slurmctld, slurmd, slurm-client; installing them starts services)" >&2
 	  else
-	    $(call need,sshd=openssh-server slurmctld=slurmctld slurmd=slurmd)
+	    $(call need,sshd=openssh-server slurmctld=slurmctld slurmd=slurmd srun=slurm-client)
 	  fi
 	fi

@@ -245,12 +245,20 @@ fn srun_starts_a_job_on_two_hosts() {
         return skipped("Slurm is not installed (slurmctld, slurmd and slurm-client)");
     }
     let slurm = Slurm::start();
-    for server in ["none", "pmi2", "pmix"] {
+    for (server, launcher) in [("none", "slurm"), ("pmi2", "pmi"), ("pmix", "pmix")] {
         let server = format!("--mpi={server}");
-        let srun = ["srun", &server, "-N2", "-n3", "--overcommit", OIKAZE, "hello"];
+        // It would wait without end for a host that is down.
+        let limits = ["--immediate=60", "--time=1"];
+        let mut srun = vec!["srun", &server, "-N2", "-n3", "--overcommit"];
+        srun.extend(limits.into_iter().chain([OIKAZE, "hello"]));
         let mut command = slurm.on(0, &srun);
         node_command(&mut command, "adds");
-        let (status, out, err) = finish(command.env("OIKAZE_SECRET", SECRET));
+        // Without the server, there would be a job by the variables of Slurm.
+        command.env("OIKAZE_LAUNCHER", launcher);
+        if launcher == "slurm" {
+            command.env("OIKAZE_SECRET", SECRET);
+        }
+        let (status, out, err) = finish(&mut command);
         assert_eq!(status, Some(0), "{server}: {out}{err}");
         for line in [
             "node 0 of 3 on host1, 2 of the job's nodes on this host",

@@ -122,13 +122,25 @@ def fill(job, x):
     job.barrier()
     return float(x.sum())
 
+def total(x):
+    return float(x.sum())
+
+def double(job, x):
+    x[job.rank :: job.size] *= 2
+    job.barrier()
+
 if __name__ == "__main__":
     local = LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=None)
     with local, Client(local) as client:
         job = oikaze.dask.join(client)
         x = job.array("x", 12)
         print(job.run(fill, x))
-        print(client.submit(lambda x: float(x.sum()), x).result())
+        sums = [client.submit(total, x)]
+        print(sums[0].result())
+        job.run(double, x)
+        # The same call again is no repetition.
+        sums.append(client.submit(total, x))
+        print(sums[1].result())
         print(x)
         job.leave()
         try:
@@ -142,6 +154,7 @@ if __name__ == "__main__":
     assert done.out.splitlines() == [
         "[24.0, 24.0, 24.0]",
         "24.0",
+        "48.0",
         "<oikaze.ArrayHandle 'x', shape 12, f8>",
         "failed",
         "free",

@@ -92,8 +92,9 @@ impl Probe {
         if count == 0 || count > DRIVER_COUNTERS_MAX {
             return None;
         }
-        // The kernel writes as many as the driver has at the time of the call.
-        let room = 2 * count as usize + 1024;
+        // The kernel writes as many as the driver has at the time of the call, and some kernels do
+        // not look at the number that is given.
+        let room = DRIVER_COUNTERS_MAX as usize;
         let set = [ETHTOOL_GSTRINGS.to_ne_bytes(), ETH_SS_STATS.to_ne_bytes(), count.to_ne_bytes()];
         // `struct ethtool_gstrings`: command, set, number of names, and the names.
         let mut names = set.concat();

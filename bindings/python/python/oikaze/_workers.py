@@ -5,6 +5,7 @@ The driver is not a node. It runs functions on all nodes at once, and holds hand
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,10 @@ class ArrayHandle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return array_here, (self._key, self.name, self.shape, self.dtype)
+
+    def __dask_tokenize__(self) -> str:
+        # A call with an array is a new one each time, because the array may have changed.
+        return uuid.uuid4().hex
 
     def __repr__(self) -> str:
         return f"<oikaze.ArrayHandle {self.name!r}, shape {self.shape}, {self.dtype}>"

@@ -14,8 +14,8 @@ pub const KEY_MAX: usize = 64;
 pub const VALUE_MAX: usize = 1024;
 /// Longest name of a key space, as the server tells it. The names here are shorter.
 const SPACE_MAX: usize = 256;
-/// Maximum number of bytes of a node's new values. They travel in one message.
-const NEW_MAX: usize = 256 << 10;
+/// Maximum number of bytes of a node's new values in the message in which they travel.
+const NEW_MAX: usize = 512 << 10;
 /// Maximum number of bytes of all values.
 const BYTES_MAX: usize = 64 << 20;
 /// Longest reason of an abort that is kept, in bytes.
@@ -143,8 +143,14 @@ impl HostServer {
     pub fn order(&mut self, order: PmiOrder) -> Vec<(Rank, Reaction)> {
         match order {
             PmiOrder::Passed(values) => {
-                self.bytes += values.iter().map(bytes).sum::<usize>();
-                self.values.extend(values);
+                for pair in values {
+                    self.bytes += bytes(&pair);
+                    let (key, value) = pair;
+                    let len = key.len();
+                    // A node that begins again puts its keys again.
+                    let before = self.values.insert(key, value);
+                    self.bytes -= before.map_or(0, |value| len + value.len());
+                }
             }
             PmiOrder::Broken => self.is_broken = true,
         }
@@ -167,6 +173,10 @@ impl HostServer {
             return Reaction::answer(
                 "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1 msg=version_1_only",
             );
+        }
+        if let Some(node) = self.nodes.get_mut(&rank) {
+            // A process before this one may have ended anywhere.
+            *node = NodeValues::default();
         }
         Reaction {
             news: Some(PmiNews::Began(rank)),
@@ -210,7 +220,7 @@ impl HostServer {
         }
         let node = self.nodes.get_mut(&rank).ok_or("unknown_rank")?;
         let pair = (key.to_owned(), value.to_owned());
-        let more = bytes(&pair);
+        let more = bytes_sent(&pair);
         if node.new_bytes + more > NEW_MAX || self.bytes + more > BYTES_MAX {
             return Err("no_room");
         }
@@ -234,6 +244,12 @@ impl Reaction {
 
 fn bytes((key, value): &Pair) -> usize {
     key.len() + value.len()
+}
+
+/// Bytes of a pair in a message to the launcher, with its quotes and commas.
+fn bytes_sent(pair: &Pair) -> usize {
+    // A quote or a backslash is two bytes there.
+    2 * bytes(pair) + 8
 }
 
 fn result_line(command: &str, why_not: Option<&str>) -> String {
@@ -365,6 +381,21 @@ mod tests {
         assert!(full.is_some_and(|at| at > 250), "{full:?}");
         send(&mut server, 0, "cmd=barrier_in");
         assert!(ask(&mut server, 0, "cmd=put key=a value=1").contains("rc=0"));
+        // Values that replace others take no more room.
+        for _ in 0..2 {
+            server.order(PmiOrder::Passed(vec![("k".into(), value.clone())]));
+        }
+        assert_eq!(server.bytes, 1 + VALUE_MAX);
+    }
+
+    /// LAUNCH-10.2.
+    #[test]
+    fn process_that_begins_again_waits_nowhere() {
+        let mut server = server();
+        send(&mut server, 0, "cmd=put key=a value=1");
+        send(&mut server, 0, "cmd=barrier_in");
+        send(&mut server, 0, "cmd=init pmi_version=1");
+        assert!(!send(&mut server, 0, "cmd=barrier_in").closes);
     }
 
     #[test]
