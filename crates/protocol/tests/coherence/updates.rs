@@ -155,6 +155,26 @@ pub fn first_field(epoch: u64, flags: u64) -> u64 {
     flags << 32 | epoch << 48
 }
 
+/// COH-4.4: a notice that names a whole array makes the pages invalid that this node has, the first
+/// and the last one included.
+#[test]
+fn a_notice_of_a_whole_array_ends_the_copies_that_are_there() {
+    const MANY: u64 = 600;
+    let mut cluster = guarded(2, MANY, all_at(0, MANY), 5);
+    for page in [0, 5, 6, 300, MANY - 1] {
+        assert_eq!(read(&mut cluster, 1, page * PAGE as u64), 0);
+    }
+    let held: Vec<u64> = (0..MANY).filter(|page| holds(&cluster, 1, *page..page + 1)).collect();
+    assert!(held.len() >= 5 && held.len() < MANY as usize / 2, "{held:?}");
+    write(&mut cluster, 0, pages(0..MANY), 7);
+    barrier(&mut cluster);
+    assert!(held.iter().all(|page| !holds(&cluster, 1, *page..page + 1)), "{held:?}");
+    assert_eq!(statistics(&cluster, 1).invalidated_pages, held.len() as u64);
+    for page in [0, 5, 6, 300, MANY - 1] {
+        assert_eq!(read(&mut cluster, 1, page * PAGE as u64), 7);
+    }
+}
+
 /// COH-10.7, COH-10.9, COH-10.10, COH-10.18: after the reader has demanded the page after two
 /// changes, updates bring it. The home never stops to send them while they are used.
 #[test]

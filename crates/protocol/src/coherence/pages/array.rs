@@ -175,6 +175,17 @@ impl Array {
             .unwrap_or(PageState::Invalid)
     }
 
+    /// Returns the first page of a range that is mapped here and homed elsewhere, or was requested.
+    pub fn first_held(&self, pages: &Range<u64>) -> Option<u64> {
+        let start = usize::try_from(pages.start).ok()?;
+        let end = usize::try_from(pages.end).ok()?.min(self.states.len());
+        let is_held = |state: &PageState| {
+            matches!(state, PageState::Read | PageState::Write | PageState::Fetching)
+        };
+        let place = self.states.get(start..end)?.iter().position(is_held)?;
+        Some(pages.start + place as u64)
+    }
+
     pub fn set(&mut self, page: u64, state: PageState) {
         if let Some(slot) = usize::try_from(page).ok().and_then(|page| self.states.get_mut(page)) {
             if slot.is_copy() != state.is_copy() {

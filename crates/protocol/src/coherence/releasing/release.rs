@@ -466,20 +466,20 @@ impl Releasing {
         let mut clean: Vec<PageId> = Vec::new();
         let mut dirty: Vec<PageId> = Vec::new();
         for (id, range) in runs.iter() {
-            for page in range.clone() {
-                let Some(array) = base.arrays.get_mut(*id) else { break };
+            updates.receiving.drop_invalid(*id, range, base.arrays);
+            let mut rest = range.clone();
+            // A notice may name a whole array, of which this node has a few pages.
+            while let Some(array) = base.arrays.get_mut(*id)
+                && let Some(page) = array.first_held(&rest)
+            {
+                rest.start = page + 1;
                 match array.state(page) {
                     PageState::Read => clean.push((*id, page)),
                     PageState::Write => dirty.push((*id, page)),
-                    PageState::Fetching => {
+                    _ => {
                         base.arrays.mark_stale((*id, page));
                         continue;
                     }
-                    PageState::Invalid => {
-                        updates.receiving.drop_kept((*id, page));
-                        continue;
-                    }
-                    _ => continue,
                 }
                 array.set(page, PageState::Invalid);
                 array.moving.note_other_writer(&(page..page + 1));

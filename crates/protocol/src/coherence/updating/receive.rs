@@ -13,6 +13,7 @@ use crate::coherence::pages::number_set::common;
 use crate::coherence::pages::page::{
     PageId, PageState, bytes_of, bytes_of_pages, pages_of, ranges,
 };
+use crate::coherence::pages::table::Arrays;
 use crate::coherence::updating::head::{Form, UpdateHead, UpdatePart};
 use crate::coherence::updating::page_sets::PageSets;
 use crate::coherence::updating::pending::{PendingUpdates, UpdateOrigin};
@@ -101,8 +102,23 @@ pub(crate) struct UpdateReceiver {
 
 impl UpdateReceiver {
     /// Drops the kept bytes of a page.
-    pub fn drop_kept(&mut self, id: PageId) {
+    fn drop_kept(&mut self, id: PageId) {
         self.kept.remove(&id);
+    }
+
+    /// Drops the kept bytes of the invalid pages of a range.
+    pub fn drop_invalid(&mut self, array: ArrayId, pages: &Range<u64>, arrays: &Arrays) {
+        if pages.is_empty() || self.kept.is_empty() {
+            return;
+        }
+        let kept = self.kept.range((array, pages.start)..(array, pages.end)).map(|(id, _)| *id);
+        let is_invalid = |id: &PageId| {
+            arrays.get(id.0).is_some_and(|array| array.state(id.1) == PageState::Invalid)
+        };
+        let dropped: Vec<PageId> = kept.filter(is_invalid).collect();
+        for id in dropped {
+            self.kept.remove(&id);
+        }
     }
 
     /// Forgets a freed array.
