@@ -283,8 +283,11 @@ pub fn launcher_here(nodes: usize, limit: Duration) -> Result<Command, Error> {
 }
 
 impl Oikaze {
-    /// Runs one job of `oikaze perf`.
-    fn run(
+    /// Runs one job of `oikaze perf`, with these variables.
+    ///
+    /// # Errors
+    /// The job fails, or prints no such figure.
+    pub fn run(
         &self,
         lab: &Lab,
         case: Case,
