@@ -11,13 +11,14 @@ use oikaze_os::features::DisabledFeatures;
 use oikaze_os::net::FaultSettings;
 
 /// In the order in which the lines of the input are their values.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     environment::PORTS,
     environment::FAILURE_TIME,
     environment::TIME_LIMIT,
     environment::FAULT,
     environment::SEAL,
     environment::CONGESTION,
+    environment::FLOWS,
     environment::SIZE,
     environment::RANK,
     environment::LOCAL_SIZE,

@@ -96,8 +96,11 @@ impl Connection {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
                 was_sent = piece.was_sent;
-                short =
-                    mode != SendMode::Plain && self.is_short(&piece) && !self.avoids_bypass(now);
+                // It goes by the first port, which counts for the first flow.
+                short = flow == 0
+                    && mode != SendMode::Plain
+                    && self.is_short(&piece)
+                    && !self.avoids_bypass(now);
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
             DatagramPurpose::Size => self.write_size_probe(lane, now, into),

@@ -77,6 +77,7 @@ impl UdpLink {
             own: PerLane { small, bulk },
             connected: PerLane::default(),
             flows: Vec::new(),
+            flow_failures: 0,
             joined: Vec::new(),
             group_routes: Vec::new(),
             loops_groups: false,

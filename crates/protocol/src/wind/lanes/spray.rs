@@ -212,11 +212,12 @@ impl Sending {
         }
         let mut cut = 0;
         self.each_flow(|controller, flow| {
-            if let Some(sent) = flow.lost.take() {
-                controller.lost(sent, now);
-            }
+            let lost = flow.lost.take();
             if flow.silence.take_round() {
+                // The window returns to what it is now, if the silence proves spurious.
                 controller.stalled(now);
+            } else if let Some(sent) = lost {
+                controller.lost(sent, now);
             }
             cut += u64::from(flow.silence.take_cut());
         });
@@ -250,16 +251,26 @@ impl Sending {
         self.spray.flows_mut().for_each(|more| more.gate.set_now(now));
     }
 
+    /// Returns the number of flows that may be used.
+    pub fn flows_in_use(&self) -> u8 {
+        1 + self.more_in_use().len() as u8
+    }
+
+    /// Returns the flows beyond the first that may be used.
+    fn more_in_use(&self) -> &[FlowControl] {
+        if self.spray.is_stopped { &[] } else { &self.spray.more }
+    }
+
     /// Returns the window of all flows together.
     pub fn windows(&self) -> u64 {
-        let more = self.spray.more.iter().map(|more| more.controller.window());
+        let more = self.more_in_use().iter().map(|more| more.controller.window());
         self.controller.window() + more.sum::<u64>()
     }
 
     /// Returns the pace of all flows together in bytes per second; 0 means no limit.
     pub fn pace(&self) -> u64 {
         let mut paces =
-            self.spray.more.iter().map(|more| more.gate.pace()).chain([self.gate.pace()]);
+            self.more_in_use().iter().map(|more| more.gate.pace()).chain([self.gate.pace()]);
         match paces.clone().any(|pace| pace == 0) {
             true => 0,
             false => paces.by_ref().sum(),

@@ -494,15 +494,16 @@ impl Flight {
         for flow in self.flows_mut() {
             let Some(news) = flow.news.take() else { continue };
             let (number, sent) = news.newest;
-            // The peer counts its delay for the largest number only. All others have come after
-            // later ones, which are acknowledged at once (WIND-3.3).
+            // The peer counts its delay for the largest number only. Others have waited as long at
+            // the most, or came after later ones and are acknowledged at once (WIND-3.3).
+            let delay = Duration::from_nanos(u64::from(ack.fields.delay));
             let is_largest = number == ack.largest;
-            let delay = if is_largest { ack.fields.delay } else { 0 };
-            let delay = Duration::from_nanos(u64::from(delay));
-            let round_trip = flow.rtt.sample(now - sent, delay);
-            flow.acked.round_trip = Some(round_trip);
-            if is_largest {
-                shown = Some(round_trip);
+            let is_exact = flow.rtt.smoothed().is_none_or(|smoothed| delay <= smoothed / 4);
+            if is_largest || is_exact {
+                let delay = if is_largest { delay } else { Duration::ZERO };
+                let round_trip = flow.rtt.sample(now - sent, delay);
+                flow.acked.round_trip = Some(round_trip);
+                shown = shown.or(is_largest.then_some(round_trip));
             }
             flow.note_order(now, news);
         }

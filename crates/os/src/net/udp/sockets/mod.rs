@@ -14,6 +14,9 @@ use oikaze_protocol::wire::Lane;
 use socket::Socket;
 use std::net::{IpAddr, SocketAddr};
 
+/// Number of sockets for flows that could not be opened, after which no more are tried.
+const FLOW_FAILURES_MAX: u8 = 4;
+
 /// Sockets of a link. Without own sockets for bulk, bulk goes through the small ones.
 #[derive(Debug)]
 pub(in crate::net) struct Sockets {
@@ -23,6 +26,8 @@ pub(in crate::net) struct Sockets {
     pub(in crate::net) connected: PerLane<ConnectedSet>,
     /// Sockets that only send, for flows of bulk beyond the first (WIND-14.1).
     pub(in crate::net) flows: Vec<FlowSocket>,
+    /// Number of sockets for flows that could not be opened.
+    pub(in crate::net) flow_failures: u8,
     /// Sockets of joined groups, which are polled as bulk sockets.
     pub(in crate::net) joined: Vec<JoinedGroup>,
     /// Groups to which an own socket is prepared to send.
@@ -152,13 +157,18 @@ impl Sockets {
         if let Some(index) = self.flows.iter().position(is_here) {
             return Route::Flow(index);
         }
-        let socket = self.own.bulk.get(own).and_then(|own| own.open_flow(buffer, without).ok());
-        match socket {
-            Some(socket) => {
+        // A system that has no more ports or descriptors is not asked at every datagram.
+        let may_open = self.flow_failures < FLOW_FAILURES_MAX;
+        let from = self.own.bulk.get(own).filter(|_| may_open);
+        match from.map(|own| own.open_flow(buffer, without)) {
+            Some(Ok(socket)) => {
                 self.flows.push(FlowSocket { own, flow, socket });
                 Route::Flow(self.flows.len() - 1)
             }
-            None => Route::Own(Lane::Bulk, own),
+            failed => {
+                self.flow_failures += u8::from(failed.is_some());
+                Route::Own(Lane::Bulk, own)
+            }
         }
     }
 

@@ -119,7 +119,7 @@ impl Flight {
             return Some(None);
         }
         let number = self.first + at as u64;
-        if matches!(cause, Cause::Reordering | Cause::Time) {
+        if matches!(cause, Cause::Reordering | Cause::Time | Cause::Silence) {
             self.sizes.lost(number, u32::from(sent.bytes));
         }
         match sent.kind {
