@@ -197,8 +197,8 @@ impl Lab {
     }
 }
 
-/// Number of classes among which the flows of a [`FlowCaps`] are divided, by their source ports. Two
-/// flows share one now and then, which the median of the rounds leaves out.
+/// Number of classes among which the flows of a [`FlowCaps`] are divided, by their source ports.
+/// Two flows share one now and then, which the median of the rounds leaves out.
 const FLOW_CLASSES: u16 = 64;
 
 /// Rate that each flow from the first host of a wire carries. Dropping it lifts the cap.

@@ -15,7 +15,6 @@ mod date;
 mod dsm;
 mod error;
 mod exchange;
-mod flows;
 mod lab;
 mod multicast;
 mod node;
@@ -70,7 +69,7 @@ enum BenchCommand {
     /// a switch of 1 Gb/s.
     Multicast(multicast::Run),
     /// Compare bulk over several flows with one flow, where each flow is capped and where none is.
-    Flows(flows::Run),
+    Flows(wind::flows::Run),
     /// Compare Python with Rust, and collectives and a program over NumPy with mpi4py.
     Python(python::Run),
     /// Compare exchanges of pages with copies of their bytes.
@@ -135,7 +134,7 @@ fn main() -> ExitCode {
         BenchCommand::Dsm(run) => dsm::bench(&run),
         BenchCommand::Collectives(run) => collectives::bench(&run),
         BenchCommand::Multicast(run) => multicast::bench(&run),
-        BenchCommand::Flows(run) => flows::bench(&run),
+        BenchCommand::Flows(run) => wind::flows::bench(&run),
         BenchCommand::Python(run) => python::bench(&run),
         BenchCommand::Exchange(run) => exchange::bench(&run),
         BenchCommand::Placement(run) => placement::bench(&run),

@@ -1,6 +1,7 @@
 //! Bench of the transport between two hosts, beside bare UDP, plain TCP, UCX and libfabric.
 
 pub mod flood;
+pub mod flows;
 mod goals;
 
 use crate::peers::WIRE;

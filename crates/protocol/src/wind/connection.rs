@@ -37,7 +37,6 @@ use crate::wire::header::Lane;
 use crate::wire::hello::Introduction;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use arrayvec::ArrayVec;
 use core::time::Duration;
 
 /// Number of times a CLOSE is sent, because the peer does not acknowledge it.
@@ -85,8 +84,8 @@ pub struct Connection {
     pub(super) bulk_port_doubt: BulkPortDoubt,
     /// Tracks whether datagrams that carry only acknowledgements arrive.
     pub(super) ack_path: AckPath,
-    /// Fallbacks that were reported to the owner.
-    pub(super) reported_fallbacks: ArrayVec<Fallback, 5>,
+    /// Fallbacks that were reported to the owner, as a bit each.
+    pub(super) reported_fallbacks: u8,
     pub(super) mtu: Mtu,
     /// Streams that this node follows, and those of its own that have the peer as a member.
     pub(super) groups: Option<Box<Groups>>,
@@ -146,7 +145,7 @@ impl Connection {
             avoids_bulk_port: false,
             bulk_port_doubt: BulkPortDoubt::default(),
             ack_path: AckPath::default(),
-            reported_fallbacks: ArrayVec::new(),
+            reported_fallbacks: 0,
             mtu: Mtu::new(DATAGRAM_MIN),
             groups: None,
             events: VecDeque::new(),
@@ -390,11 +389,9 @@ impl Connection {
 
     /// Reports a fallback to the owner, once (WIND-8.12).
     pub(super) fn fall_back(&mut self, fallback: Fallback) {
-        let known =
-            |other: &Fallback| core::mem::discriminant(other) == core::mem::discriminant(&fallback);
-        if !self.reported_fallbacks.iter().any(known)
-            && self.reported_fallbacks.try_push(fallback).is_ok()
-        {
+        let bit = fallback.bit();
+        if self.reported_fallbacks & bit == 0 {
+            self.reported_fallbacks |= bit;
             self.events.push_back(Event::Fallback(fallback));
         }
     }
@@ -488,7 +485,7 @@ impl Connection {
         (self.ping, self.avoids_bulk_port) = (PerLane::default(), false);
         self.bulk_port_doubt = BulkPortDoubt::default();
         self.ack_path = AckPath::default();
-        self.reported_fallbacks.clear();
+        self.reported_fallbacks = 0;
     }
 
     pub(super) fn die(&mut self, death: Death) {

@@ -66,6 +66,19 @@ pub enum Fallback {
     },
 }
 
+impl Fallback {
+    /// Returns the bit of this kind of fallback.
+    pub(super) const fn bit(&self) -> u8 {
+        match self {
+            Fallback::Segmentation => 1,
+            Fallback::Bypass => 2,
+            Fallback::BulkPort => 4,
+            Fallback::Flow => 8,
+            Fallback::Size { .. } => 16,
+        }
+    }
+}
+
 impl core::fmt::Display for Fallback {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {

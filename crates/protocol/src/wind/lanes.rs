@@ -91,8 +91,9 @@ pub(super) struct Sending {
     /// Number of datagrams that may be sent although the window is full, and must be sent even
     /// without content.
     pub probes: u8,
-    /// Flows beyond the first, of which only the bulk lane has any (WIND-14).
-    pub spray: Spray,
+    /// Flows beyond the first, of which only the bulk lane has any (WIND-14). Most peers have none,
+    /// and each peer costs memory.
+    pub spray: Option<Box<Spray>>,
 }
 
 impl Sending {
@@ -105,13 +106,13 @@ impl Sending {
             gate: Gate::default(),
             shared: 0,
             probes: 0,
-            spray: Spray::default(),
+            spray: None,
         }
     }
 
     /// Returns the number of bytes that may be in flight.
     pub fn window(&self, now: Time) -> u64 {
-        if self.spray.is_single() {
+        if self.is_single() {
             return self.gate.window(&*self.controller, now);
         }
         self.windows().min(self.gate.granted_bytes(now))

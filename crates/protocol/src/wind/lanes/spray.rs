@@ -8,17 +8,9 @@ use crate::wind::congestion::{Controller, Gate, Sample};
 use crate::wind::recovery::flow::FlowRecord;
 use crate::wind::recovery::in_flight::Acked;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 impl Spray {
-    /// Returns `true` if the lane has one flow.
-    pub fn is_single(&self) -> bool {
-        self.more.is_empty()
-    }
-
-    pub fn flows_mut(&mut self) -> impl Iterator<Item = &mut FlowControl> {
-        self.more.iter_mut()
-    }
-
     fn get(&self, flow: u8) -> Option<&FlowControl> {
         usize::from(flow).checked_sub(1).and_then(|at| self.more.get(at))
     }
@@ -34,63 +26,81 @@ impl Sending {
         mut make: impl FnMut() -> Box<dyn Controller>,
     ) {
         self.flight.set_flows(usize::from(count));
-        self.spray = Spray { most, ..Spray::default() };
-        self.spray.more.extend((1..count).map(|_| FlowControl {
-            controller: make(),
-            gate: Gate::default(),
-            limited: false,
-        }));
+        let mut more = || FlowControl { controller: make(), gate: Gate::default(), limited: false };
+        let more: Vec<FlowControl> = (1..count).map(|_| more()).collect();
+        self.spray = (!more.is_empty()).then(|| Box::new(Spray { more, most, ..Spray::default() }));
+    }
+
+    /// Returns `true` if the lane has one flow.
+    pub fn is_single(&self) -> bool {
+        self.spray.is_none()
     }
 
     /// Returns the number of flows.
     pub fn flows(&self) -> u8 {
-        1 + self.spray.more.len() as u8
+        1 + self.more().len() as u8
+    }
+
+    /// Returns the flows beyond the first.
+    fn more(&self) -> &[FlowControl] {
+        self.spray.as_ref().map_or(&[], |spray| &spray.more)
+    }
+
+    /// Like [`more`](Self::more), but mutable.
+    fn more_mut(&mut self) -> &mut [FlowControl] {
+        self.spray.as_mut().map_or(&mut [], |spray| &mut spray.more)
     }
 
     /// Returns the flow by which the next datagram of bulk may go, if any (WIND-14.2).
     pub fn bulk_flow(&self, now: Time) -> Option<u8> {
-        if self.spray.is_single() {
+        let Some(spray) = &self.spray else {
             let may_go = (self.probes > 0 || self.gate.is_open(now)) && self.has_room(now);
             return may_go.then_some(0);
-        }
+        };
         let usable = |flow: &u8| self.is_usable(*flow, now);
         let count = self.flows();
-        let mut others = (1..=count).map(|by| (self.spray.flow + by) % count);
+        let mut others = (1..=count).map(|by| (spray.flow + by) % count);
         if self.probes > 0 {
             // One of the flows may carry nothing, so successive probes take different ones
             // (WIND-14.6).
             return others.clone().find(usable).or_else(|| others.next());
         }
-        if self.in_flight() >= self.gate.granted_bytes(now).min(self.spray.most) {
+        if self.in_flight() >= self.gate.granted_bytes(now).min(spray.most) {
             return None;
         }
         let may_send = |flow: &u8| usable(flow) && self.flow_has_room(*flow, now);
-        let (began, bytes, latest) = self.spray.train;
+        let (began, bytes, latest) = spray.train;
         let goes_on = began == now && bytes + latest <= DATAGRAM_MAX;
         // Little bulk goes by the first flow, as if there were no other, unless nothing arrives.
         let is_little = self.in_flight() <= 2 * FIRST_PORT_BULK_MAX;
         let first = (is_little && !self.flight.probe.is_silent()).then_some(0);
-        let current = goes_on.then_some(self.spray.flow);
+        let current = goes_on.then_some(spray.flow);
         first.filter(may_send).or(current.filter(may_send)).or_else(|| others.find(may_send))
     }
 
     fn is_usable(&self, flow: u8, now: Time) -> bool {
-        match self.spray.is_stopped {
+        match self.is_stopped() {
             true => flow == 0,
-            false => !self.flight.flow(flow).silence.is_cut(now),
+            false => !self.flight.flow(flow).is_cut(now),
         }
+    }
+
+    /// Returns `true` if only the first flow may be used.
+    fn is_stopped(&self) -> bool {
+        self.spray.as_ref().is_some_and(|spray| spray.is_stopped)
     }
 
     /// Returns the current flow if it is in use, else another one.
     fn usable_flow(&self, now: Time) -> u8 {
-        let flows = (0..self.flows()).map(|by| (self.spray.flow + by) % self.flows());
+        let current = self.spray.as_ref().map_or(0, |spray| spray.flow);
+        let flows = (0..self.flows()).map(|by| (current + by) % self.flows());
         flows.into_iter().find(|flow| self.is_usable(*flow, now)).unwrap_or_default()
     }
 
     /// Returns `true` if window and pace of a flow permit a datagram.
     fn flow_has_room(&self, flow: u8, now: Time) -> bool {
-        let in_flight = self.flight.flow(flow).in_flight;
-        match self.spray.get(flow) {
+        let in_flight = self.flight.flow(flow).in_flight();
+        match self.spray.as_ref().and_then(|spray| spray.get(flow)) {
             Some(more) => more.gate.is_open(now) && in_flight < more.controller.window(),
             None => self.gate.is_open(now) && in_flight + self.shared < self.controller.window(),
         }
@@ -101,42 +111,44 @@ impl Sending {
     ///
     /// [`bulk_flow`]: Self::bulk_flow
     pub fn begin_bulk(&mut self, now: Time) {
-        if self.spray.is_single() {
+        if self.is_single() {
             return;
         }
         let flow = self.bulk_flow(now).unwrap_or_else(|| self.usable_flow(now));
         self.flight.flow = flow;
-        let (began, _, latest) = self.spray.train;
-        if flow != self.spray.flow || began != now {
-            (self.spray.flow, self.spray.train) = (flow, (now, 0, latest));
+        if let Some(spray) = &mut self.spray {
+            let (began, _, latest) = spray.train;
+            if flow != spray.flow || began != now {
+                (spray.flow, spray.train) = (flow, (now, 0, latest));
+            }
         }
     }
 
     /// Called when a datagram was written.
     pub fn sent(&mut self, now: Time, bytes: usize) {
-        let flow = self.flight.flow;
-        match usize::from(flow).checked_sub(1).and_then(|at| self.spray.more.get_mut(at)) {
+        let flow = usize::from(self.flight.flow);
+        match flow.checked_sub(1).and_then(|at| self.more_mut().get_mut(at)) {
             Some(more) => more.gate.sent(now, bytes),
             None => self.gate.sent(now, bytes),
         }
-        if !self.spray.is_single() {
-            self.spray.train.1 += bytes;
-            self.spray.train.2 = bytes;
+        if let Some(spray) = &mut self.spray {
+            spray.train.1 += bytes;
+            spray.train.2 = bytes;
         }
     }
 
     /// Returns `true` if a datagram of `bytes` bytes, by the flow that was chosen, leaves no room.
     pub fn is_full_after(&self, now: Time, bytes: usize) -> bool {
         let bytes = bytes as u64;
-        match self.spray.get(self.flight.flow) {
+        match self.spray.as_ref().and_then(|spray| spray.get(self.flight.flow)) {
             Some(more) => {
-                let of_flow = self.flight.flow(self.flight.flow).in_flight;
+                let of_flow = self.flight.flow(self.flight.flow).in_flight();
                 of_flow + bytes >= more.controller.window()
                     || self.in_flight() + bytes >= self.gate.granted_bytes(now)
             }
-            None if self.spray.is_single() => self.in_flight() + bytes >= self.window(now),
+            None if self.is_single() => self.in_flight() + bytes >= self.window(now),
             None => {
-                let of_flow = self.flight.flow(0).in_flight + self.shared;
+                let of_flow = self.flight.flow(0).in_flight() + self.shared;
                 of_flow + bytes >= self.window_of_first(now)
             }
         }
@@ -145,14 +157,14 @@ impl Sending {
     /// Notes which flows their windows limit, before an acknowledgement is processed. Returns
     /// whether the first one's does.
     pub fn note_limits(&mut self) -> bool {
-        if self.spray.is_single() {
+        if self.is_single() {
             return self.in_flight() * 2 >= self.controller.window();
         }
         let Sending { flight, spray, .. } = self;
-        for (flow, more) in (1..).zip(&mut spray.more) {
-            more.limited = flight.flow(flow).in_flight * 2 >= more.controller.window();
+        for (flow, more) in (1..).zip(spray.iter_mut().flat_map(|spray| &mut spray.more)) {
+            more.limited = flight.flow(flow).in_flight() * 2 >= more.controller.window();
         }
-        (flight.flow(0).in_flight + self.shared) * 2 >= self.controller.window()
+        (flight.flow(0).in_flight() + self.shared) * 2 >= self.controller.window()
     }
 
     /// Feeds the controllers with the datagrams that the latest acknowledgement was about.
@@ -164,19 +176,19 @@ impl Sending {
         marked: u32,
         limited: bool,
     ) -> u64 {
-        if self.spray.is_single() {
+        if self.is_single() {
             let smoothed = self.flight.rtt().smoothed();
             return self.acknowledged(now, acked, marked, limited, smoothed);
         }
         let Sending { flight, spray, controller, gate, .. } = self;
         let first = (&mut **controller, gate, limited);
-        let more =
-            spray.more.iter_mut().map(|more| (&mut *more.controller, &mut more.gate, more.limited));
+        let more = spray.iter_mut().flat_map(|spray| &mut spray.more);
+        let more = more.map(|more| (&mut *more.controller, &mut more.gate, more.limited));
         let (mut left, mut counted) = (marked, 0);
         for ((controller, gate, limited), flow) in
             core::iter::once(first).chain(more).zip(flight.flows_mut())
         {
-            let Acked { bytes, datagrams, latest, round_trip, .. } = flow.acked;
+            let Acked { bytes, datagrams, latest, round_trip, .. } = flow.share_mut().acked;
             if bytes == 0 {
                 continue;
             }
@@ -193,11 +205,11 @@ impl Sending {
 
     /// Called when losses for which windows were reduced have all proved spurious.
     pub fn undo_losses(&mut self, now: Time) {
-        if self.spray.is_single() {
+        if self.is_single() {
             return self.controller.spurious(now);
         }
         self.each_flow(|controller, flow| {
-            if flow.acked.undo {
+            if flow.share_mut().acked.undo {
                 controller.spurious(now);
             }
         });
@@ -206,20 +218,21 @@ impl Sending {
     /// Called when datagrams were found lost, the latest of them sent at `latest`. Returns how many
     /// flows are not used any more for the first time.
     pub fn note_losses(&mut self, now: Time, latest: Time) -> u64 {
-        if self.spray.is_single() {
+        if self.is_single() {
             self.controller.lost(latest, now);
             return 0;
         }
         let mut cut = 0;
         self.each_flow(|controller, flow| {
-            let lost = flow.lost.take();
-            if flow.silence.take_round() {
+            let share = flow.share_mut();
+            let lost = share.lost.take();
+            if share.silence.take_round() {
                 // The window returns to what it is now, if the silence proves spurious.
                 controller.stalled(now);
             } else if let Some(sent) = lost {
                 controller.lost(sent, now);
             }
-            cut += u64::from(flow.silence.take_cut());
+            cut += u64::from(share.silence.take_cut());
         });
         cut
     }
@@ -235,7 +248,7 @@ impl Sending {
         if let Some(first) = records.next() {
             each(&mut **controller, first);
         }
-        for (more, record) in spray.more.iter_mut().zip(records) {
+        for (more, record) in spray.iter_mut().flat_map(|spray| &mut spray.more).zip(records) {
             each(&mut *more.controller, record);
         }
     }
@@ -248,7 +261,7 @@ impl Sending {
     /// Sets the latest known time.
     pub fn set_now(&mut self, now: Time) {
         self.gate.set_now(now);
-        self.spray.flows_mut().for_each(|more| more.gate.set_now(now));
+        self.more_mut().iter_mut().for_each(|more| more.gate.set_now(now));
     }
 
     /// Returns the number of flows that may be used.
@@ -258,7 +271,7 @@ impl Sending {
 
     /// Returns the flows beyond the first that may be used.
     fn more_in_use(&self) -> &[FlowControl] {
-        if self.spray.is_stopped { &[] } else { &self.spray.more }
+        if self.is_stopped() { &[] } else { self.more() }
     }
 
     /// Returns the window of all flows together.
@@ -279,7 +292,9 @@ impl Sending {
 
     /// Lets nothing more go by the other flows. What is in flight by them stays theirs.
     pub fn use_first_flow(&mut self) {
-        self.spray.is_stopped = true;
+        if let Some(spray) = &mut self.spray {
+            spray.is_stopped = true;
+        }
     }
 
     fn window_of_first(&self, now: Time) -> u64 {
@@ -289,14 +304,14 @@ impl Sending {
     /// Returns when the pace of a flow permits the next fragment, if nothing else prevents it.
     pub fn pace_time(&self) -> Option<Time> {
         let first = self.gate.opens().filter(|_| {
-            let in_flight = match self.spray.is_single() {
+            let in_flight = match self.is_single() {
                 true => self.in_flight(),
-                false => self.flight.flow(0).in_flight + self.shared,
+                false => self.flight.flow(0).in_flight() + self.shared,
             };
             in_flight < self.controller.window()
         });
-        let more = (1..).zip(&self.spray.more).filter_map(|(flow, more)| {
-            let has_room = self.flight.flow(flow).in_flight < more.controller.window();
+        let more = (1..).zip(self.more()).filter_map(|(flow, more)| {
+            let has_room = self.flight.flow(flow).in_flight() < more.controller.window();
             more.gate.opens().filter(|_| has_room)
         });
         more.chain(first).min()

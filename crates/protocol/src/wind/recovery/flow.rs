@@ -10,6 +10,7 @@ use super::rtt::RoundTrip;
 use super::spurious::Episode;
 use crate::limits::{FLOW_RETRY_MAX, FLOW_RETRY_MIN, FLOW_SILENT_ROUNDS};
 use crate::time::Time;
+use alloc::boxed::Box;
 use core::time::Duration;
 
 /// Effects of an acknowledgement.
@@ -51,9 +52,16 @@ pub(crate) struct FlowRecord {
     pub(super) reordering: Reordering,
     pub(super) episode: Episode,
     pub(super) overtaker: Option<Overtaker>,
-    /// Bytes in flight, counted only while the lane has several flows.
+    /// Kept only while the lane has several flows. Most peers are idle, and each costs memory.
+    share: Option<Box<FlowShare>>,
+}
+
+/// What one of several flows has of the lane's state.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct FlowShare {
+    /// Bytes in flight.
     pub in_flight: u64,
-    /// Effects of the latest acknowledgement, noted only while the lane has several flows.
+    /// Effects of the latest acknowledgement.
     pub acked: Acked,
     pub(super) news: Option<News>,
     /// Time when the latest datagram was sent of those that were just found lost.
@@ -62,6 +70,28 @@ pub(crate) struct FlowRecord {
 }
 
 impl FlowRecord {
+    /// Returns the flow's share of a lane with several flows.
+    pub fn share_mut(&mut self) -> &mut FlowShare {
+        self.share.get_or_insert_default()
+    }
+
+    /// Returns the number of bytes in flight, in a lane with several flows.
+    pub fn in_flight(&self) -> u64 {
+        self.share.as_ref().map_or(0, |share| share.in_flight)
+    }
+
+    /// Returns `true` if the flow is not to be used.
+    pub fn is_cut(&self, now: Time) -> bool {
+        self.share.as_ref().is_some_and(|share| share.silence.is_cut(now))
+    }
+
+    /// Holds nothing against the flow any more.
+    pub(super) fn forgive(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.silence = FlowSilence::default();
+        }
+    }
+
     /// Returns the number of the latest acknowledged datagram, or 0 if there is none.
     pub(super) fn largest_acked(&self) -> u64 {
         self.overtaker.map_or(0, |overtaker| overtaker.number)
@@ -77,11 +107,6 @@ impl FlowRecord {
         if number > largest {
             self.overtaker = Some(Overtaker { number, round_trip: now - sent });
         }
-    }
-
-    /// Called when datagrams of the flow have arrived.
-    pub(super) fn arrived(&mut self) {
-        self.silence = FlowSilence::default();
     }
 }
 

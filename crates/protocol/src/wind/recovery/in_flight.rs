@@ -16,8 +16,8 @@ use crate::wind::send::mode::{Evidence, FastPath, SendMode};
 use crate::wire::FIRST_NUMBER;
 use crate::wire::acknowledge::Acknowledgement;
 use crate::wire::header::Lane;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
@@ -87,7 +87,7 @@ pub(crate) struct Flight {
     /// The first flow, which every lane has.
     record: FlowRecord,
     /// Flows beyond the first.
-    more: Vec<FlowRecord>,
+    more: Box<[FlowRecord]>,
     /// Flow of the datagram being written.
     pub flow: u8,
     loss_time: Option<Time>,
@@ -124,7 +124,7 @@ impl Flight {
             in_flight: 0,
             datagrams: 0,
             record: FlowRecord::default(),
-            more: Vec::new(),
+            more: Box::default(),
             flow: 0,
             loss_time: None,
             last_step: Time(0),
@@ -142,10 +142,12 @@ impl Flight {
 
     /// Sets the number of flows, which may grow at any time.
     pub fn set_flows(&mut self, count: usize) {
-        if self.more.is_empty() {
-            self.record.in_flight = self.in_flight;
+        if self.more.is_empty() && count > 1 {
+            self.record.share_mut().in_flight = self.in_flight;
         }
-        self.more.resize_with(count.saturating_sub(1), FlowRecord::default);
+        let mut more = core::mem::take(&mut self.more).into_vec();
+        more.resize_with(count.saturating_sub(1), FlowRecord::default);
+        self.more = more.into_boxed_slice();
     }
 
     /// Returns what is known of a flow.
@@ -276,7 +278,7 @@ impl Flight {
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
             if !self.more.is_empty() {
-                self.flow_mut(flow).in_flight += u64::from(bytes);
+                self.flow_mut(flow).share_mut().in_flight += u64::from(bytes);
             }
             self.progress.sent(now, content);
             (self.last_step, self.asked) = (now, asks);
@@ -324,7 +326,7 @@ impl Flight {
             self.in_flight -= u64::from(record.bytes);
             self.datagrams -= 1;
             if !self.more.is_empty() {
-                self.flow_mut(record.flow).in_flight -= u64::from(record.bytes);
+                self.flow_mut(record.flow).share_mut().in_flight -= u64::from(record.bytes);
             }
         }
         Some((record, items))
@@ -353,7 +355,9 @@ impl Flight {
         let mut news = None;
         let several = !self.more.is_empty();
         if several {
-            self.flows_mut().for_each(|flow| (flow.acked, flow.news) = (Acked::default(), None));
+            for share in self.flows_mut().map(FlowRecord::share_mut) {
+                (share.acked, share.news) = (Acked::default(), None);
+            }
         }
         // A peer answers questions even if it has no room for what else is in flight (WIND-5.4).
         let mut answers = !self.probe.is_silent();
@@ -409,11 +413,12 @@ impl Flight {
     /// Notes a datagram of one of several flows that was acknowledged.
     fn note_flow(&mut self, sent: Sent, number: u64, is_size_probe: bool) {
         let flow = self.flow_mut(sent.flow);
-        flow.arrived();
-        flow.acked.datagrams += 1;
-        flow.acked.latest = flow.acked.latest.max(sent.at);
-        flow.acked.bytes += if is_size_probe { 0 } else { u64::from(sent.bytes) };
-        News::add(&mut flow.news, number, sent.at);
+        flow.forgive();
+        let share = flow.share_mut();
+        share.acked.datagrams += 1;
+        share.acked.latest = share.acked.latest.max(sent.at);
+        share.acked.bytes += if is_size_probe { 0 } else { u64::from(sent.bytes) };
+        News::add(&mut share.news, number, sent.at);
     }
 
     /// Notes that a datagram of this kind has arrived.
@@ -454,9 +459,10 @@ impl Flight {
             let undo = flow.episode.arrived(doubt.event);
             acked.undo |= undo;
             if several {
-                flow.arrived();
-                flow.acked.undo |= undo;
-                News::add(&mut flow.news, doubt.number, doubt.sent);
+                flow.forgive();
+                let share = flow.share_mut();
+                share.acked.undo |= undo;
+                News::add(&mut share.news, doubt.number, doubt.sent);
             }
             match doubt.cause {
                 Cause::Time => flow.reordering.widen(&flow.rtt, now),
@@ -492,7 +498,7 @@ impl Flight {
     fn learn_flows(&mut self, now: Time, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let mut shown = None;
         for flow in self.flows_mut() {
-            let Some(news) = flow.news.take() else { continue };
+            let Some(news) = flow.share_mut().news.take() else { continue };
             let (number, sent) = news.newest;
             // The peer counts its delay for the largest number only. Others have waited as long at
             // the most, or came after later ones and are acknowledged at once (WIND-3.3).
@@ -502,7 +508,7 @@ impl Flight {
             if is_largest || is_exact {
                 let delay = if is_largest { delay } else { Duration::ZERO };
                 let round_trip = flow.rtt.sample(now - sent, delay);
-                flow.acked.round_trip = Some(round_trip);
+                flow.share_mut().acked.round_trip = Some(round_trip);
                 shown = shown.or(is_largest.then_some(round_trip));
             }
             flow.note_order(now, news);

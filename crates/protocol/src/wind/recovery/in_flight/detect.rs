@@ -1,7 +1,7 @@
 //! Loss detection: declares datagrams lost that were overtaken, are too large for their path, or
 //! were not acknowledged for too long (WIND-5.2, WIND-5.4, WIND-8.4).
 
-use super::super::flow::FlowSilence;
+use super::super::flow::FlowRecord;
 use super::super::loss::{self, Verdict};
 use super::super::pto::PtoAction;
 use super::{Cause, Flight, Item};
@@ -87,10 +87,10 @@ impl Flight {
                     waiting |= 1 << index;
                     self.loss_time = Some(self.loss_time.map_or(until, |time| time.min(until)));
                 } else if let Some(sent) = self.lose(at, now, cause, true, &mut on_lost).flatten() {
-                    let flow = self.flow_mut(index);
-                    flow.lost = flow.lost.max(Some(sent));
+                    let share = self.flow_mut(index).share_mut();
+                    share.lost = share.lost.max(Some(sent));
                     if cause == Cause::Silence {
-                        flow.silence.lost(sent, now);
+                        share.silence.lost(sent, now);
                     }
                     latest = latest.max(Some(sent));
                 }
@@ -186,7 +186,7 @@ impl Flight {
             // The window is reduced only at the first such timeout.
             PtoAction::Lost { first } => {
                 // Nothing arrives by any flow, so none is worse than the others.
-                self.flows_mut().for_each(|flow| flow.silence = FlowSilence::default());
+                self.flows_mut().for_each(FlowRecord::forgive);
                 (usize::MAX, first)
             }
         };

@@ -6,7 +6,7 @@ use crate::limits::{DATAGRAM_MIN, HEADER_LEN};
 use crate::time::Time;
 use crate::wind::Lane;
 use crate::wind::congestion::{Controller, Gate, Sample};
-use crate::wind::lanes::{PerLane, Sending, Spray};
+use crate::wind::lanes::{PerLane, Sending};
 use crate::wind::mtu::Mtu;
 use crate::wind::send::outgoing::Sizes;
 use crate::wind::{Connection, Introduction, Latency, Settings, Statistics, Token};
@@ -280,7 +280,7 @@ impl Clone for Node {
                 gate: open_gate(),
                 shared: 0,
                 probes: sending[lane].probes,
-                spray: Spray::default(),
+                spray: None,
             }),
             inbox: inbox.clone(),
             received: received.clone(),
@@ -291,7 +291,7 @@ impl Clone for Node {
             avoids_bulk_port: *avoids_bulk_port,
             bulk_port_doubt: *bulk_port_doubt,
             ack_path: *ack_path,
-            reported_fallbacks: reported_fallbacks.clone(),
+            reported_fallbacks: *reported_fallbacks,
             mtu: Mtu::fixed(mtu.size()),
             groups: None,
             events: VecDeque::new(),
