@@ -298,8 +298,11 @@ fn forged_datagram_numbers_block_no_connection() {
     for id in 0..4 {
         group.post(&message(Class::Ordered, id, 30_000), &ALL);
     }
-    // No other datagram of the sender goes to the victim.
+    // No other datagram of the sender goes to the victim, before the sender asks for a sign of life.
+    let begun = group.now;
     group.run(|group| group.members.iter().all(|end| end.handler.delivered.contains(&3)));
+    let limit = Settings::default().keepalive();
+    assert!(group.now - begun < limit, "{:?} of {limit:?}", group.now - begun);
     assert!(group.members[0].handler.withdrawn.contains(&0), "its bytes never came");
     assert!(group.members[1..].iter().all(|end| end.handler.withdrawn.is_empty()));
     group.run(|group| group.sender.iter().all(|end| end.connection.is_idle()));
