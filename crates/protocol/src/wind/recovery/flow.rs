@@ -56,7 +56,7 @@ pub(crate) struct FlowRecord {
     share: Option<Box<FlowShare>>,
 }
 
-/// What one of several flows has of the lane's state.
+/// Part that one of several flows has of the lane's state.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct FlowShare {
     /// Bytes in flight.

@@ -61,7 +61,9 @@ impl SuspectedLosses {
         let behind: usize = self.records.range(at..).map(|record| record.items as usize).sum();
         if behind > 0 && added > 0 {
             let all = self.items.make_contiguous();
-            all[before - behind..].rotate_right(added);
+            if let Some(moved) = all.get_mut(before.saturating_sub(behind)..) {
+                moved.rotate_right(added);
+            }
         }
         let items = u32::try_from(added).unwrap_or(u32::MAX);
         self.records.insert(at, Record { doubt, items, cleared: false });

@@ -298,7 +298,7 @@ fn forged_datagram_numbers_block_no_connection() {
     for id in 0..4 {
         group.post(&message(Class::Ordered, id, 30_000), &ALL);
     }
-    // No other datagram of the sender goes to the victim, before the sender asks for a sign of life.
+    // No other datagram goes to the victim, until the sender asks for a sign of life.
     let begun = group.now;
     group.run(|group| group.members.iter().all(|end| end.handler.delivered.contains(&3)));
     let limit = Settings::default().keepalive();
