@@ -197,48 +197,6 @@ impl Lab {
     }
 }
 
-/// Number of classes among which the flows of a [`FlowCaps`] are divided, by their source ports.
-/// Two flows share one now and then, which the median of the rounds leaves out.
-const FLOW_CLASSES: u16 = 64;
-
-/// Rate that each flow from the first host of a wire carries. Dropping it lifts the cap.
-pub struct FlowCaps(());
-
-impl Lab {
-    /// Lets each flow that leaves the first host carry at most `rate`, in the words of tc(8). A
-    /// flow is what one source port sends.
-    ///
-    /// # Errors
-    /// There is no wire, or the kernel lacks HTB or u32.
-    pub fn cap_flows(&self, rate: &str) -> Result<FlowCaps, Error> {
-        if self.place.wire().is_none() {
-            return Err(Error::new("flows are capped on a wire, and there is none"));
-        }
-        let (host, device) = (HOSTS[CLIENT], DEVICES[CLIENT]);
-        tool("tc", &["-n", host, "qdisc", "add", "dev", device, "root", "handle", "1:", "htb"])?;
-        let caps = FlowCaps(());
-        for class in 0..FLOW_CLASSES {
-            // Class 0 would be the queue itself.
-            let (id, port) = (format!("1:{:x}", class + 1), class.to_string());
-            let add = ["class", "add", "dev", device, "parent", "1:", "classid", &id, "htb"];
-            tool("tc", &[&["-n", host], &add[..], &["rate", rate]].concat())?;
-            let add = ["filter", "add", "dev", device, "parent", "1:", "protocol", "ip", "prio"];
-            let mask = format!("0x{:x}", FLOW_CLASSES - 1);
-            let by = ["1", "u32", "match", "ip", "sport", &port, &mask, "flowid", &id];
-            tool("tc", &[&["-n", host], &add[..], &by[..]].concat())?;
-        }
-        Ok(caps)
-    }
-}
-
-impl Drop for FlowCaps {
-    fn drop(&mut self) {
-        let (host, device) = (HOSTS[CLIENT], DEVICES[CLIENT]);
-        // The whole host is removed later in any case.
-        let _ = tool("tc", &["-n", host, "qdisc", "del", "dev", device, "root"]);
-    }
-}
-
 impl Drop for Lab {
     fn drop(&mut self) {
         drop(self.janitor.stdin.take()); // closes the pipe, so the janitor removes the lab

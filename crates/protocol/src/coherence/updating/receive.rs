@@ -116,9 +116,7 @@ impl UpdateReceiver {
             arrays.get(id.0).is_some_and(|array| array.state(id.1) == PageState::Invalid)
         };
         let dropped: Vec<PageId> = kept.filter(is_invalid).collect();
-        for id in dropped {
-            self.kept.remove(&id);
-        }
+        dropped.into_iter().for_each(|id| self.drop_kept(id));
     }
 
     /// Forgets a freed array.

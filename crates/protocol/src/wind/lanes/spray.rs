@@ -93,17 +93,26 @@ impl Sending {
     /// Returns the current flow if it is in use, else another one.
     fn usable_flow(&self, now: Time) -> u8 {
         let current = self.spray.as_ref().map_or(0, |spray| spray.flow);
-        let flows = (0..self.flows()).map(|by| (current + by) % self.flows());
-        flows.into_iter().find(|flow| self.is_usable(*flow, now)).unwrap_or_default()
+        let mut flows = (0..self.flows()).map(|by| (current + by) % self.flows());
+        flows.find(|flow| self.is_usable(*flow, now)).unwrap_or_default()
+    }
+
+    /// Returns the number of bytes in flight that use the window of a flow. Group datagrams use
+    /// that of the first (WIND-12.6).
+    fn in_flight_of(&self, flow: u8) -> u64 {
+        if self.is_single() {
+            return self.in_flight();
+        }
+        self.flight.flow(flow).in_flight() + if flow == 0 { self.shared } else { 0 }
     }
 
     /// Returns `true` if window and pace of a flow permit a datagram.
     fn flow_has_room(&self, flow: u8, now: Time) -> bool {
-        let in_flight = self.flight.flow(flow).in_flight();
-        match self.spray.as_ref().and_then(|spray| spray.get(flow)) {
-            Some(more) => more.gate.is_open(now) && in_flight < more.controller.window(),
-            None => self.gate.is_open(now) && in_flight + self.shared < self.controller.window(),
-        }
+        let (controller, gate) = match self.spray.as_ref().and_then(|spray| spray.get(flow)) {
+            Some(more) => (&more.controller, &more.gate),
+            None => (&self.controller, &self.gate),
+        };
+        gate.is_open(now) && self.in_flight_of(flow) < controller.window()
     }
 
     /// Chooses the flow of the datagram that is about to be written, which [`bulk_flow`] permits,
@@ -142,29 +151,22 @@ impl Sending {
         let bytes = bytes as u64;
         match self.spray.as_ref().and_then(|spray| spray.get(self.flight.flow)) {
             Some(more) => {
-                let of_flow = self.flight.flow(self.flight.flow).in_flight();
-                of_flow + bytes >= more.controller.window()
+                self.in_flight_of(self.flight.flow) + bytes >= more.controller.window()
                     || self.in_flight() + bytes >= self.gate.granted_bytes(now)
             }
-            None if self.is_single() => self.in_flight() + bytes >= self.window(now),
-            None => {
-                let of_flow = self.flight.flow(0).in_flight() + self.shared;
-                of_flow + bytes >= self.window_of_first(now)
-            }
+            None => self.in_flight_of(0) + bytes >= self.window_of_first(now),
         }
     }
 
     /// Notes which flows their windows limit, before an acknowledgement is processed. Returns
     /// whether the first one's does.
     pub fn note_limits(&mut self) -> bool {
-        if self.is_single() {
-            return self.in_flight() * 2 >= self.controller.window();
-        }
+        let first = self.in_flight_of(0) * 2 >= self.controller.window();
         let Sending { flight, spray, .. } = self;
         for (flow, more) in (1..).zip(spray.iter_mut().flat_map(|spray| &mut spray.more)) {
             more.limited = flight.flow(flow).in_flight() * 2 >= more.controller.window();
         }
-        (flight.flow(0).in_flight() + self.shared) * 2 >= self.controller.window()
+        first
     }
 
     /// Feeds the controllers with the datagrams that the latest acknowledgement was about.
@@ -303,15 +305,10 @@ impl Sending {
 
     /// Returns when the pace of a flow permits the next fragment, if nothing else prevents it.
     pub fn pace_time(&self) -> Option<Time> {
-        let first = self.gate.opens().filter(|_| {
-            let in_flight = match self.is_single() {
-                true => self.in_flight(),
-                false => self.flight.flow(0).in_flight() + self.shared,
-            };
-            in_flight < self.controller.window()
-        });
+        let has_room = self.in_flight_of(0) < self.controller.window();
+        let first = self.gate.opens().filter(|_| has_room);
         let more = (1..).zip(self.more()).filter_map(|(flow, more)| {
-            let has_room = self.flight.flow(flow).in_flight() < more.controller.window();
+            let has_room = self.in_flight_of(flow) < more.controller.window();
             more.gate.opens().filter(|_| has_room)
         });
         more.chain(first).min()
