@@ -85,6 +85,30 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert!(node.machine.alias(0).iter().all(|byte| *byte == 0), "nothing was written");
 }
 
+/// COH-3.7: a page is whole with the bytes of one answer, and not with halves of two.
+#[test]
+fn bytes_of_an_answer_that_was_withdrawn_do_not_count_for_the_next() {
+    let mut cluster = cluster();
+    let node = &mut cluster.nodes[1];
+    node.coherence.fault(0, 0, None, &mut node.machine);
+    let (_, fetch) = node.coherence.poll_message().unwrap();
+    let id = u64::from_le_bytes(fetch.head[18..26].try_into().unwrap());
+    let answer = head(2, [1 << 32, 0, id]);
+    let half = PAGE / 2;
+    for (number, byte) in [(77, 1), (78, 2), (79, 3)] {
+        assert_eq!(node.coherence.admit(0, number, &answer, PAGE as u64), Admission::Place);
+        node.coherence.place(0, number, 0, &vec![byte; half], &mut node.machine);
+        assert_eq!(node.machine.mapped(0, 0), None, "half a page has come, {number}");
+        match number {
+            77 => node.coherence.withdrawn(0, number, &mut node.machine),
+            78 => node.coherence.replaced(0, number),
+            _ => node.coherence.place(0, number, half as u64, &vec![byte; half], &mut node.machine),
+        }
+    }
+    assert!(node.machine.mapped(0, 0).is_some());
+    assert!(node.machine.alias(0)[..PAGE].iter().all(|byte| *byte == 3));
+}
+
 /// COH-8.4: if a peer refuses a valid message, every synchronisation fails on every node with the
 /// reason, and no node hangs.
 #[test]

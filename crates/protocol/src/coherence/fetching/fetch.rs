@@ -186,11 +186,13 @@ impl Fetches {
         Ok(())
     }
 
-    /// Forgets that the answer to a request has begun. Another one may begin.
+    /// Forgets that the answer to a request has begun, with the bytes of pages that are not decided.
+    /// Another answer may begin, and brings them again.
     pub fn forget_begun(&mut self, from: Rank, number: u64) {
         let id = self.answers.remove(&(from, number));
         if let Some(run) = id.and_then(|id| self.runs.get_mut(&id)) {
             run.answer = None;
+            run.slots.iter_mut().filter(|slot| !slot.decided).for_each(|slot| slot.filled = 0);
         }
     }
 
