@@ -15,11 +15,12 @@ use crate::error::Error;
 use crate::lab::{Lab, Place, remote_shell};
 use crate::peers::oikaze;
 use crate::process::{alone, limited, seal};
-use crate::record::{Record, median, table};
+use crate::record::Record;
 use crate::suite::case::{KIB, MIB};
 use crate::suite::goals::{Bound, Found, Goal};
 use crate::suite::selection::Selection;
-use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
+use crate::suite::series::{AllSeries, Part};
+use crate::suite::{Rounds, once_more, warn_if_busy};
 use crate::switch::Switch;
 
 /// Time limit of one run.
@@ -137,8 +138,8 @@ impl System {
         }
     }
 
-    fn command(self, series: &Series, switch: &Switch, quick: bool) -> Result<Command, Error> {
-        let Series { case, size, nodes, .. } = *series;
+    fn command(self, part: &SwitchPart, switch: &Switch, quick: bool) -> Result<Command, Error> {
+        let SwitchPart { case, size, nodes, .. } = *part;
         if self == Self::Mpi {
             let (program, arguments) = case.program();
             let mut command = switch.on_first(LIMIT, mpi::LAUNCHER);
@@ -162,47 +163,42 @@ impl System {
     }
 }
 
-/// One system's part in one case, over all rounds.
-struct Series {
+/// One system's part in one case.
+struct SwitchPart {
     case: Case,
     size: usize,
     nodes: u32,
     system: System,
-    rounds: Vec<f64>,
-    /// Cause for which the series ended early.
-    failed: Option<String>,
 }
 
-impl Series {
-    fn measure(&mut self, switch: &Switch, quick: bool) -> Result<(), Error> {
-        let what = format!("{}, {}", self.system.name(), self.case.name());
-        let printed = once_more(&what, || alone(self.system.command(self, switch, quick)?))?;
-        let figure = self.case.figure(&printed, self.size);
-        let figure = figure
-            .ok_or_else(|| Error::new(format!("{what} printed no figure: {}", printed.trim())))?;
-        self.rounds.push(figure);
-        Ok(())
+impl Part for SwitchPart {
+    fn name(&self) -> String {
+        format!("{}, {}, {} nodes", self.system.name(), self.case.name(), self.nodes)
     }
 
-    fn record(&self, mtu: u16) -> Option<Record> {
-        Some(Record {
+    fn is_ours(&self) -> bool {
+        self.system != System::Mpi
+    }
+}
+
+impl SwitchPart {
+    /// Measures one round. Repeats a run that failed once.
+    fn measure(&self, switch: &Switch, quick: bool) -> Result<Record, Error> {
+        let run = || alone(self.system.command(self, switch, quick)?);
+        let printed = once_more(&self.name(), run)?;
+        let none = || Error::new(format!("no figure was printed: {}", printed.trim()));
+        Ok(Record {
             bench: "multicast",
             case: self.case.name(),
             size: self.size,
             system: self.system.name(),
-            value: median(&self.rounds)?,
+            value: self.case.figure(&printed, self.size).ok_or_else(none)?,
             unit: self.case.unit(),
-            rounds: self.rounds.clone(),
-            mtu: Some(mtu),
+            mtu: Some(switch.mtu()),
             mode: Some(RATE),
             nodes: Some(self.nodes),
             ..Record::default()
         })
-    }
-
-    fn failure(&self) -> String {
-        let (system, case, why) = (self.system.name(), self.case.name(), self.failed.as_deref());
-        format!("{system}, {case}, {} nodes: {}", self.nodes, why.unwrap_or("not measured"))
     }
 }
 
@@ -216,17 +212,21 @@ fn field(printed: &str, names: &[&str]) -> Option<f64> {
 }
 
 impl Run {
-    fn series(&self) -> Vec<Series> {
+    fn parts(&self) -> Vec<SwitchPart> {
         use clap::ValueEnum;
         let cases = Case::value_variants().iter().copied();
         let mut all = Vec::new();
         for case in cases.filter(|case| self.selection.has_case(case)) {
             for &(size, nodes) in case.points() {
                 let systems = self.selection.systems(ALL);
-                all.extend(systems.filter(|system| case.is_printed_by(*system)).map(|system| {
-                    let (rounds, failed) = (Vec::new(), None);
-                    Series { case, size, nodes, system, rounds, failed }
-                }));
+                all.extend(
+                    systems.filter(|system| case.is_printed_by(*system)).map(|system| SwitchPart {
+                        case,
+                        size,
+                        nodes,
+                        system,
+                    }),
+                );
             }
         }
         all
@@ -240,43 +240,26 @@ impl Run {
 /// in a case is left out there and noted. If that system is Oikaze, the bench fails after all
 /// others have been measured and reported.
 pub fn bench(run: &Run) -> Result<(), Error> {
-    let mut series = run.series();
-    if series.is_empty() {
-        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
-    }
-    series.iter().try_for_each(|one| one.system.prepare(one.case))?;
+    let mut all = AllSeries::new(run.parts())?;
+    all.parts().try_for_each(|one| one.system.prepare(one.case))?;
     let before = warn_if_busy();
-    let hosts = series.iter().map(|one| one.nodes).max().unwrap_or(2);
+    let hosts = all.parts().map(|one| one.nodes).max().unwrap_or(2);
     {
         // Holds the lock of the benches.
         let _lab = Lab::up(Place::Here)?;
         let switch = Switch::make(hosts, run.selection.mtu, RATE_BYTES)?;
-        run.rounds.run(Place::Here, |round| {
-            for one in series.iter_mut().filter(|one| one.failed.is_none()) {
-                if let Err(why) = one.measure(&switch, run.rounds.quick) {
-                    one.failed = Some(format!("round {round}: {why}"));
-                    eprintln!("warning: {}", one.failure());
-                }
-            }
-        });
+        let measure = |one: &SwitchPart| Ok(vec![one.measure(&switch, run.rounds.quick)?]);
+        run.rounds.run(Place::Here, |round| all.round(round, |_| true, measure));
     }
-    let complete = series.iter().filter(|one| one.failed.is_none());
-    let records: Vec<Record> = complete.filter_map(|one| one.record(run.selection.mtu)).collect();
-    run.rounds.write(&records, before)?;
-    print!("{}", table(&records, System::Mpi.name()));
-    print!("{}", bounds::table(goals(&records)));
-    println!("\nWhat these figures are:\n- {}", machine());
-    println!(
-        "- Each port of the switch carries {RATE} in each direction. Nodes share the cores of this machine."
-    );
-    println!("- oikaze, oikaze-unicast: --seal {}; the former with OIKAZE_MULTICAST=on.", seal());
-    println!(
-        "- mpi: Open MPI over TCP, messages of up to 1 MiB sent eagerly; it yields while it polls."
-    );
-    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
-    failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
-    let ours = failures.iter().find(|one| one.system != System::Mpi);
-    ours.map_or(Ok(()), |one| Err(Error::new(one.failure())))
+    let notes = [
+        format!(
+            "Each port of the switch carries {RATE} in each direction. Nodes share the cores of this machine."
+        ),
+        format!("oikaze, oikaze-unicast: --seal {}; the former with OIKAZE_MULTICAST=on.", seal()),
+        "mpi: Open MPI over TCP, messages of up to 1 MiB sent eagerly; it yields while it polls."
+            .to_owned(),
+    ];
+    all.report(&run.rounds, before, System::Mpi.name(), goals, notes)
 }
 
 /// Maximum time of a broadcast to 7 receivers, in times of unicast.

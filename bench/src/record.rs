@@ -65,7 +65,7 @@ impl Record {
     }
 
     /// Returns the key of the measurement, which is the same for all systems.
-    fn what(&self) -> impl PartialEq {
+    pub fn what(&self) -> impl PartialEq {
         ((self.case, self.size, self.mtu, self.mode), (self.threads, self.nodes, self.delivery))
     }
 }

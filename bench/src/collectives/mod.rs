@@ -8,17 +8,20 @@ mod goals;
 mod model;
 mod system;
 
+use std::iter;
+
 use clap::{Args, ValueEnum};
 
 use self::case::{Case, Mode};
 use self::system::{ALL, Measurement, System};
 use crate::error::Error;
-use crate::lab::{Lab, Place, WireMode};
-use crate::record::{OVERSUBSCRIBED, Record, median, table};
+use crate::lab::{Place, WireMode};
+use crate::record::Record;
 use crate::suite::case::MIB;
 use crate::suite::cores::Cores;
 use crate::suite::selection::Selection;
-use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
+use crate::suite::series::{AllSeries, Part};
+use crate::suite::{Rounds, once_more, warn_if_busy};
 
 /// Settings of the bench.
 #[derive(Args)]
@@ -50,8 +53,8 @@ impl Run {
         case.sizes().iter().copied().filter(wanted).collect()
     }
 
-    /// Returns all series of a mode, case by case.
-    fn series(&self, mode: Mode) -> Vec<Series> {
+    /// Returns all parts of a mode, case by case.
+    fn parts(&self, mode: Mode) -> Vec<CollectivePart> {
         if !self.mode.is_empty() && !self.mode.contains(&mode) {
             return Vec::new();
         }
@@ -66,8 +69,7 @@ impl Run {
             for &nodes in nodes.iter().filter(|&&nodes| mode.takes(nodes) && !sizes.is_empty()) {
                 for system in self.selection.systems(ALL).filter(|system| system.has(mode)) {
                     let what = Measurement { case, mode, nodes };
-                    let sizes = sizes.iter().map(|&size| (size, Vec::new())).collect();
-                    all.push(Series { what, system, sizes, failed: None });
+                    all.push(CollectivePart { what, system, sizes: sizes.clone() });
                 }
             }
         }
@@ -75,14 +77,12 @@ impl Run {
     }
 }
 
-/// One system's part in one case, over all rounds.
-struct Series {
+/// One system's part in one case.
+struct CollectivePart {
     what: Measurement,
     system: System,
-    /// Times in µs of all rounds, by size.
-    sizes: Vec<(usize, Vec<f64>)>,
-    /// Cause for which the series ended early.
-    failed: Option<String>,
+    /// Sizes in bytes, which one run measures.
+    sizes: Vec<usize>,
 }
 
 /// Runs the bench.
@@ -92,102 +92,70 @@ struct Series {
 /// in a case is left out there and noted. If that system is Oikaze, the bench fails after all
 /// others have been measured and reported.
 pub fn bench(run: &Run) -> Result<(), Error> {
-    let mut modes = [Mode::Wire, Mode::Machine, Mode::Simulated].map(|mode| run.series(mode));
-    if modes.iter().all(Vec::is_empty) {
-        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
-    }
-    let measured = modes.iter().flatten().map(|one| one.system);
-    let systems: Vec<System> =
-        ALL.into_iter().filter(|&it| measured.clone().any(|one| one == it)).collect();
+    let modes = [Mode::Wire, Mode::Machine, Mode::Simulated];
+    let mut all = AllSeries::new(modes.into_iter().flat_map(|mode| run.parts(mode)))?;
+    let measured = |system: &System| all.parts().any(|one| one.system == *system);
+    let systems: Vec<System> = ALL.into_iter().filter(measured).collect();
     systems.iter().try_for_each(|system| system.prepare())?;
     let before = warn_if_busy();
     let mut cores = Cores::new(run.selection.cores);
-    let [wire, here, simulated] = &mut modes;
-    let places =
-        [(Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire }, wire), (Place::Here, here)];
-    for (place, series) in places.into_iter().filter(|(_, series)| !series.is_empty()) {
-        let lab = Lab::up(place)?;
-        in_lab(&lab, run, series, &mut cores);
-    }
-    for one in simulated.iter_mut() {
-        let what = one.what;
-        for (size, rounds) in &mut one.sizes {
-            rounds.push(model::time(what.case, *size, what.nodes)?);
-        }
-    }
-    let series: Vec<Series> = modes.into_iter().flatten().collect();
-    let complete = series.iter().filter(|one| one.failed.is_none());
-    let records: Vec<Record> = complete.flat_map(|one| one.records(run)).collect();
-    run.rounds.write(&records, before)?;
-    print!("{}", table(&records, System::Mpi.name()));
-    print!("{}", bounds::table(goals::goals(&records)));
-    println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
-    systems.iter().for_each(|system| println!("- {}", system.note()));
-    if records.iter().any(|record| record.oversubscribed) {
-        println!("- {OVERSUBSCRIBED}");
-    }
-    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
-    failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
-    let ours = failures.iter().find(|one| one.system != System::Mpi);
-    ours.map_or(Ok(()), |one| Err(Error::new(one.failure())))
+    let wire = Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire };
+    let is_at = |one: &CollectivePart, place| match one.what.mode {
+        Mode::Wire => place == wire,
+        Mode::Machine => place == Place::Here,
+        Mode::Simulated => false,
+    };
+    let quick = run.rounds.quick;
+    all.run(&run.rounds, &[wire, Place::Here], is_at, |one, lab| {
+        let measure = || one.system.measure(lab, one.what, &one.sizes, quick);
+        let found = cores.steady(|| once_more(&one.name(), measure))?;
+        Ok(found.into_iter().map(|(size, us)| one.record(size, us, run.selection.mtu)).collect())
+    })?;
+    // The model tells the same time in each round.
+    all.round(
+        1,
+        |one| one.what.mode == Mode::Simulated,
+        |one| {
+            let time = |&size| {
+                let us = model::time(one.what.case, size, one.what.nodes)?;
+                Ok(one.record(size, us, run.selection.mtu))
+            };
+            one.sizes.iter().map(time).collect()
+        },
+    );
+    let notes = systems.iter().map(|system| system.note().to_owned());
+    let notes = iter::once(cores.to_string()).chain(notes);
+    all.report(&run.rounds, before, System::Mpi.name(), goals::goals, notes)
 }
 
-/// Runs all rounds in one place.
-fn in_lab(lab: &Lab, run: &Run, series: &mut [Series], cores: &mut Cores) {
-    run.rounds.run(lab.place, |round| {
-        for one in series.iter_mut().filter(|one| one.failed.is_none()) {
-            if let Err(why) = one.measure(lab, run.rounds.quick, cores) {
-                one.failed = Some(format!("round {round}: {why}"));
-                eprintln!("warning: {}", one.failure());
-            }
-        }
-    });
+impl Part for CollectivePart {
+    fn name(&self) -> String {
+        let (Measurement { case, mode, nodes }, system) = (self.what, self.system.name());
+        format!("{system}, {}, {}, {nodes} nodes", case.name(), mode.name())
+    }
+
+    fn is_ours(&self) -> bool {
+        self.system != System::Mpi
+    }
 }
 
-impl Series {
-    /// Measures one round. Repeats a run that failed once.
-    fn measure(&mut self, lab: &Lab, quick: bool, cores: &mut Cores) -> Result<(), Error> {
-        let sizes: Vec<usize> = self.sizes.iter().map(|(size, _)| *size).collect();
-        let what = format!("{}, {}", self.system.name(), self.what.case.name());
-        let found = cores
-            .steady(|| once_more(&what, || self.system.measure(lab, self.what, &sizes, quick)))?;
-        for ((_, rounds), (_, us)) in self.sizes.iter_mut().zip(found) {
-            rounds.push(us);
-        }
-        Ok(())
-    }
-
-    fn failure(&self) -> String {
-        let Measurement { case, mode, nodes } = self.what;
-        format!(
-            "{}, {}, {}, {nodes} nodes: {}",
-            self.system.name(),
-            case.name(),
-            mode.name(),
-            self.failed.as_deref().unwrap_or("not measured")
-        )
-    }
-
-    /// Returns the records of the series, one for each size.
-    fn records(&self, run: &Run) -> impl Iterator<Item = Record> {
+impl CollectivePart {
+    /// Returns the record of a round for this size, on a wire of this MTU if there is one.
+    fn record(&self, size: usize, us: f64, mtu: u16) -> Record {
         let what = self.what;
-        let mtu = (what.mode == Mode::Wire).then_some(run.selection.mtu);
-        self.sizes.iter().filter_map(move |(size, rounds)| {
-            Some(Record {
-                bench: "collectives",
-                case: what.case.name(),
-                size: *size,
-                system: self.system.name(),
-                value: median(rounds)?,
-                unit: "us",
-                rounds: rounds.clone(),
-                mtu,
-                mode: Some(what.mode.name()),
-                nodes: Some(what.nodes),
-                oversubscribed: what.is_oversubscribed(),
-                ..Record::default()
-            })
-        })
+        Record {
+            bench: "collectives",
+            case: what.case.name(),
+            size,
+            system: self.system.name(),
+            value: us,
+            unit: "us",
+            mtu: (what.mode == Mode::Wire).then_some(mtu),
+            mode: Some(what.mode.name()),
+            nodes: Some(what.nodes),
+            oversubscribed: what.is_oversubscribed(),
+            ..Record::default()
+        }
     }
 }
 
@@ -212,16 +180,15 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_measured() {
         let asked = run(&["--case", "all_reduce", "--size", "8,4096", "--nodes", "2"]);
-        let wire = asked.series(Mode::Wire);
+        let wire = asked.parts(Mode::Wire);
         let names: Vec<&str> = wire.iter().map(|one| one.system.name()).collect();
         assert_eq!(names, ["mpi", "oikaze-full", "oikaze"]);
-        let sizes: Vec<usize> = wire[0].sizes.iter().map(|(size, _)| *size).collect();
-        assert_eq!(sizes, [8, 4 * KIB]);
-        assert_eq!(asked.series(Mode::Simulated)[0].system.name(), "model");
-        assert!(run(&["--mode", "machine"]).series(Mode::Wire).is_empty());
-        assert!(run(&["--nodes", "16"]).series(Mode::Machine).is_empty());
-        assert!(run(&["--system", "model"]).series(Mode::Wire).is_empty());
-        let count = |arguments: &[&str]| run(arguments).series(Mode::Machine).len();
+        assert_eq!(wire[0].sizes, [8, 4 * KIB]);
+        assert_eq!(asked.parts(Mode::Simulated)[0].system.name(), "model");
+        assert!(run(&["--mode", "machine"]).parts(Mode::Wire).is_empty());
+        assert!(run(&["--nodes", "16"]).parts(Mode::Machine).is_empty());
+        assert!(run(&["--system", "model"]).parts(Mode::Wire).is_empty());
+        let count = |arguments: &[&str]| run(arguments).parts(Mode::Machine).len();
         assert_eq!(
             [count(&[]), count(&["--quick"])],
             [3, 2].map(|times| times * count(&["--nodes=8"]))

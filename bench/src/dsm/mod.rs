@@ -14,6 +14,8 @@ mod system;
 pub use self::case::{DELIVERIES, UPDATE_SIZES};
 pub use self::system::program;
 
+use std::iter;
+
 use clap::Args;
 use serde_json::Value;
 
@@ -21,10 +23,11 @@ use self::case::{Case, Mode, Unit};
 use self::system::{ALL, Measurement, System, agree};
 use crate::error::Error;
 use crate::lab::{Lab, core_of_each};
-use crate::record::{OVERSUBSCRIBED, Record, median, table};
+use crate::record::{Record, median};
 use crate::suite::cores::Cores;
 use crate::suite::selection::Selection;
-use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
+use crate::suite::series::{AllSeries, Part};
+use crate::suite::{Rounds, once_more, warn_if_busy};
 
 /// Settings of the bench.
 #[derive(Args)]
@@ -74,8 +77,8 @@ impl Run {
         }
     }
 
-    /// Returns all series of the bench, case by case.
-    fn series(&self) -> Vec<Series> {
+    /// Returns all parts of the bench, case by case.
+    fn parts(&self) -> Vec<ProgramPart> {
         let mut all = Vec::new();
         for case in self.cases() {
             for system in self.systems().filter(|&system| case.has(system)) {
@@ -83,33 +86,33 @@ impl Run {
                 let alone = matches!(case.unit(), Unit::Mflops | Unit::Mops);
                 let nodes = case.nodes().map_or_else(|| self.nodes_of(system), |nodes| vec![nodes]);
                 let nodes = nodes.into_iter().filter(|&nodes| nodes > 1 || alone);
-                all.extend(nodes.flat_map(|nodes| self.series_of(case, system, nodes)));
+                all.extend(nodes.flat_map(|nodes| self.parts_of(case, system, nodes)));
             }
         }
         all
     }
 
-    /// Returns the series of one system in a case: one for each size and delivery.
-    fn series_of(&self, case: Case, system: System, nodes: u32) -> Vec<Series> {
+    /// Returns the parts of one system in a case: one for each size and delivery.
+    fn parts_of(&self, case: Case, system: System, nodes: u32) -> Vec<ProgramPart> {
         let deliveries = case.deliveries(system, self.mode, self.rounds.quick);
         let of = |size| {
             deliveries.iter().map(move |&delivery| {
                 let what = Measurement { case, size, nodes, delivery };
-                Series { what, system, rounds: Vec::new(), failed: None }
+                ProgramPart { what, system }
             })
         };
         case.sizes(self.rounds.quick).into_iter().flat_map(of).collect()
     }
 }
 
-/// One system's part in one case, over all rounds.
-struct Series {
+/// One system's part in one case.
+struct ProgramPart {
     what: Measurement,
     system: System,
-    rounds: Vec<f64>,
-    /// Cause for which the series ended early.
-    failed: Option<String>,
 }
+
+/// Result of each case: that of the first system which has computed it.
+type Results = Vec<(Case, &'static str, Value)>;
 
 /// Runs the bench.
 ///
@@ -118,80 +121,64 @@ struct Series {
 /// in a case is left out there and noted. If that system is Oikaze, the bench fails after all
 /// others have been measured and reported.
 pub fn bench(run: &Run) -> Result<(), Error> {
-    let mut series = run.series();
-    if series.is_empty() {
-        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
-    }
-    for one in &series {
-        one.system.prepare(one.what.case)?;
-    }
+    let mut all = AllSeries::new(run.parts())?;
+    all.parts().try_for_each(|one| one.system.prepare(one.what.case))?;
     let before = warn_if_busy();
     let mut cores = Cores::new(run.selection.cores);
-    {
-        let lab = Lab::up(run.mode.place(run.selection.mtu))?;
-        in_lab(&lab, run, &mut series, &mut cores);
-    }
-    let records: Vec<Record> = series
-        .iter()
-        .filter(|one| one.failed.is_none())
-        .filter_map(|one| one.record(run))
-        .collect();
-    run.rounds.write(&records, before)?;
-    print!("{}", table(&records, System::Mpi.name()));
-    print!("{}", bounds::table(goals::goals(&records)));
-    println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
-    run.systems().for_each(|system| println!("- {}", system.note(run.mode)));
-    if records.iter().any(|record| record.oversubscribed) {
-        println!("- {OVERSUBSCRIBED}");
-    }
-    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
-    failures.iter().for_each(|one| println!("- left out: {}", one.failure()));
-    let theirs = |one: &&&Series| matches!(one.system, System::Mpi | System::Serial);
-    failures.iter().find(|one| !theirs(one)).map_or(Ok(()), |one| Err(Error::new(one.failure())))
+    let mut results = Results::new();
+    let place = run.mode.place(run.selection.mtu);
+    all.run(
+        &run.rounds,
+        &[place],
+        |_, _| true,
+        |one, lab| {
+            let value = one.measure(lab, run.rounds.quick, &mut cores, &mut results)?;
+            Ok(vec![one.record(run, value)])
+        },
+    )?;
+    let notes = run.systems().map(|system| system.note(run.mode).to_owned());
+    let notes = iter::once(cores.to_string()).chain(notes);
+    all.report(&run.rounds, before, System::Mpi.name(), goals::goals, notes)
 }
 
-/// Runs all rounds.
-fn in_lab(lab: &Lab, run: &Run, series: &mut [Series], cores: &mut Cores) {
-    let quick = run.rounds.quick;
-    // Result of each case: that of the first system which has computed it.
-    let mut results: Vec<(Case, &'static str, Value)> = Vec::new();
-    run.rounds.run(lab.place, |round| {
-        for one in series.iter_mut().filter(|one| one.failed.is_none()) {
-            if let Err(why) = one.measure(lab, quick, cores, &mut results) {
-                one.failed = Some(format!("round {round}: {why}"));
-                eprintln!("warning: {}", one.failure());
-            }
-        }
-    });
+impl Part for ProgramPart {
+    fn name(&self) -> String {
+        let Measurement { case, nodes, delivery, .. } = self.what;
+        format!(
+            "{}, {}{}, {nodes} node{}",
+            self.system.name(),
+            case.name(),
+            delivery.map_or_else(String::new, |delivery| format!(" by {delivery}")),
+            if nodes == 1 { "" } else { "s" },
+        )
+    }
+
+    fn is_ours(&self) -> bool {
+        !matches!(self.system, System::Mpi | System::Serial)
+    }
 }
 
-impl Series {
+impl ProgramPart {
     /// Measures one round. Repeats a run that failed once.
     fn measure(
-        &mut self,
+        &self,
         lab: &Lab,
         quick: bool,
         cores: &mut Cores,
-        results: &mut Vec<(Case, &'static str, Value)>,
-    ) -> Result<(), Error> {
+        results: &mut Results,
+    ) -> Result<f64, Error> {
         let mut values = Vec::new();
         for _ in 0..self.what.case.runs(quick) {
-            let what = format!("{}, {}", self.system.name(), self.what.case.name());
-            let found =
-                cores.steady(|| once_more(&what, || self.system.measure(lab, self.what, quick)))?;
+            let measure = || self.system.measure(lab, self.what, quick);
+            let found = cores.steady(|| once_more(&self.name(), measure))?;
             self.compare(found.check, results)?;
             values.push(found.value);
         }
-        self.rounds.extend(median(&values));
-        Ok(())
+        median(&values).ok_or_else(|| Error::new("the case has no runs"))
     }
 
     /// Compares a check value with that of the other systems of the case.
-    fn compare(
-        &self,
-        check: Option<Value>,
-        results: &mut Vec<(Case, &'static str, Value)>,
-    ) -> Result<(), Error> {
+    fn compare(&self, check: Option<Value>, results: &mut Results) -> Result<(), Error> {
         let Some(check) = check.filter(|check| !check.is_null()) else { return Ok(()) };
         let known = results.iter().find(|(case, ..)| *case == self.what.case);
         match known {
@@ -206,28 +193,15 @@ impl Series {
         }
     }
 
-    fn failure(&self) -> String {
-        format!(
-            "{}, {}{}, {} node{}: {}",
-            self.system.name(),
-            self.what.case.name(),
-            self.what.delivery.map_or_else(String::new, |delivery| format!(" by {delivery}")),
-            self.what.nodes,
-            if self.what.nodes == 1 { "" } else { "s" },
-            self.failed.as_deref().unwrap_or("not measured")
-        )
-    }
-
-    /// Returns the record of the series, if it has rounds.
-    fn record(&self, run: &Run) -> Option<Record> {
-        Some(Record {
+    /// Returns the record of a round.
+    fn record(&self, run: &Run, value: f64) -> Record {
+        Record {
             bench: "dsm",
             case: self.what.case.name(),
             size: self.what.size,
             system: self.system.name(),
-            value: median(&self.rounds)?,
+            value,
             unit: self.what.case.unit().name(),
-            rounds: self.rounds.clone(),
             mtu: (run.mode != Mode::Machine).then_some(run.selection.mtu),
             mode: Some(run.mode.name()),
             nodes: Some(self.what.nodes),
@@ -235,7 +209,7 @@ impl Series {
                 && core_of_each(self.what.nodes as usize).is_none(),
             delivery: self.what.delivery,
             ..Record::default()
-        })
+        }
     }
 }
 
@@ -251,16 +225,17 @@ mod tests {
         run: Run,
     }
 
-    fn series(arguments: &[&str]) -> Vec<Series> {
+    fn parts(arguments: &[&str]) -> Vec<ProgramPart> {
         let words = ["dsm"].iter().chain(arguments);
-        Command::try_parse_from(words).map(|command| command.run.series()).unwrap_or_default()
+        Command::try_parse_from(words).map(|command| command.run.parts()).unwrap_or_default()
     }
 
     #[test]
     fn what_is_asked_for_is_measured() {
         let names = |arguments: &[&str]| -> Vec<(&str, &str, u32)> {
-            let each = |one: &Series| (one.what.case.name(), one.system.name(), one.what.nodes);
-            series(arguments).iter().map(each).collect()
+            let each =
+                |one: &ProgramPart| (one.what.case.name(), one.system.name(), one.what.nodes);
+            parts(arguments).iter().map(each).collect()
         };
         let lu = ["--quick", "--case", "lu_1024"];
         let ours = [("oikaze-full", 2), ("oikaze", 1), ("oikaze", 2)];
@@ -274,9 +249,9 @@ mod tests {
         let systems = ["mpi", "oikaze-full", "oikaze", "oikaze-message"];
         assert_eq!(names(&barriers), systems.map(|system| ("barrier", system, 2)));
         let updates = ["--quick", "--case", "barrier_update"];
-        let of_mpi = |one: &&Series| one.system == System::Mpi;
-        assert_eq!(series(&updates).iter().filter(of_mpi).count(), 3, "one for each size");
-        assert_eq!(series(&updates).len(), 2 * 3 + 3 * 3, "and three deliveries of Oikaze");
+        let of_mpi = |one: &&ProgramPart| one.system == System::Mpi;
+        assert_eq!(parts(&updates).iter().filter(of_mpi).count(), 3, "one for each size");
+        assert_eq!(parts(&updates).len(), 2 * 3 + 3 * 3, "and three deliveries of Oikaze");
         let fetches = ["oikaze-full", "oikaze", "oikaze-get"].map(|system| ("fetch", system, 2));
         assert_eq!(names(&["--quick", "--case", "fetch"]), fetches);
         let here = ["--quick", "--mode", "machine", "--case", "heat_1024,fetch"];
@@ -291,7 +266,7 @@ mod tests {
             .map(|(case, nodes)| ["oikaze", "oikaze-pages"].map(|system| (case, system, nodes)));
         assert_eq!(names(&own), expected.concat());
         assert!(names(&["--nodes", "3"]).is_empty() && names(&["--case", "none"]).is_empty());
-        assert!(series(&[]).len() > series(&["--quick"]).len());
+        assert!(parts(&[]).len() > parts(&["--quick"]).len());
     }
 
     #[test]
@@ -299,9 +274,7 @@ mod tests {
         for (mode, mtu) in [("wire", Some(9000)), ("whole", Some(9000)), ("machine", None)] {
             let words = ["dsm", "--mode", mode, "--quick", "--case", "heat_1024"];
             let run = Command::try_parse_from(words).expect("the arguments are right").run;
-            let mut one = run.series().remove(0);
-            one.rounds.push(1.0);
-            let record = one.record(&run).expect("a record of one round");
+            let record = run.parts()[0].record(&run, 1.0);
             assert_eq!((record.mode, record.mtu, record.nodes), (Some(mode), mtu, Some(1)));
         }
     }
@@ -310,7 +283,7 @@ mod tests {
     fn wrong_result_fails_the_system_that_has_it() {
         let of = |case, system| {
             let what = Measurement { case, size: 0, nodes: 2, delivery: None };
-            Series { what, system, rounds: Vec::new(), failed: None }
+            ProgramPart { what, system }
         };
         let one = |system| of(Case::HimenoXs, system);
         let mut results = Vec::new();

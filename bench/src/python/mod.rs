@@ -4,6 +4,7 @@
 //! `cargo xtask bench python` makes the environment with the packages, and names its interpreter in
 //! [`INTERPRETER`].
 
+use std::iter;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -16,11 +17,12 @@ use crate::error::Error;
 use crate::lab::{Lab, Place, WireMode};
 use crate::peers::oikaze::{self, Seal};
 use crate::process::alone;
-use crate::record::{Record, median, table};
+use crate::record::Record;
 use crate::suite::cores::Cores;
-use crate::suite::goals::{self, Bound, Found, Goal};
+use crate::suite::goals::{Bound, Found, Goal};
 use crate::suite::selection::Selection;
-use crate::suite::{Rounds, machine, once_more, warn_if_busy};
+use crate::suite::series::{AllSeries, Part};
+use crate::suite::{Rounds, once_more, warn_if_busy};
 
 /// Environment variable with the interpreter that has the packages.
 const INTERPRETER: &str = "OIKAZE_BENCH_PYTHON";
@@ -262,12 +264,9 @@ fn no_module(why: &Error) -> Error {
 }
 
 /// One system's part in one case.
-struct Series {
+struct PythonPart {
     case: Case,
     system: System,
-    rounds: Vec<f64>,
-    /// Cause for which the series ended early.
-    failed: Option<String>,
 }
 
 /// Runs the bench.
@@ -277,84 +276,55 @@ struct Series {
 /// out there and noted. If that system is Oikaze, the bench fails after all others have been
 /// measured and reported.
 pub fn bench(run: &Run) -> Result<(), Error> {
-    let mut series: Vec<Series> = Vec::new();
-    for &case in Case::value_variants() {
-        let is_asked = run.selection.has_case(&case);
-        for system in run.selection.systems(ALL).filter(|one| is_asked && one.has(case)) {
-            series.push(Series { case, system, rounds: Vec::new(), failed: None });
-        }
-    }
-    if series.is_empty() {
-        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
-    }
-    for system in ALL.iter().filter(|it| series.iter().any(|one| one.system == **it)) {
-        system.prepare()?;
-    }
+    let cases = Case::value_variants().iter().copied();
+    let mut all =
+        AllSeries::new(cases.filter(|case| run.selection.has_case(case)).flat_map(|case| {
+            let systems = run.selection.systems(ALL).filter(move |system| system.has(case));
+            systems.map(move |system| PythonPart { case, system })
+        }))?;
+    let measured = |system: &System| all.parts().any(|one| one.system == *system);
+    let systems: Vec<System> = ALL.into_iter().filter(measured).collect();
+    systems.iter().try_for_each(|system| system.prepare())?;
     let before = warn_if_busy();
     let mut cores = Cores::new(run.selection.cores);
-    for place in [Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire }, Place::Here] {
-        let is_at = |one: &Series| one.case.is_here() == (place == Place::Here);
-        if !series.iter().any(is_at) {
-            continue;
-        }
-        let lab = Lab::up(place)?;
-        run.rounds.run(place, |round| {
-            for one in series.iter_mut().filter(|one| is_at(one) && one.failed.is_none()) {
-                one.measure(&lab, round, run.rounds.quick, &mut cores);
-            }
-        });
-    }
-    let records: Vec<Record> =
-        series.iter().filter_map(|one| one.record(run.selection.mtu)).collect();
-    run.rounds.write(&records, before)?;
-    print!("{}", table(&records, System::Oikaze.name()));
-    print!("{}", goals::table(goals(&records)));
-    println!("\nWhat these figures are:\n- {}\n- {cores}", machine());
-    for system in ALL.iter().filter(|it| series.iter().any(|one| one.system == **it)) {
-        println!("- {}", system.note());
-    }
-    let failures = || series.iter().filter_map(Series::failure);
-    failures().for_each(|failure| println!("- left out: {failure}"));
-    let ours = series.iter().filter(|one| one.system != System::Mpi4py).find_map(Series::failure);
-    ours.map_or(Ok(()), |failure| Err(Error::new(failure)))
+    let places = [Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire }, Place::Here];
+    let is_at = |one: &PythonPart, place| one.case.is_here() == (place == Place::Here);
+    all.run(&run.rounds, &places, is_at, |one, lab| {
+        let measure = || one.system.measure(lab, one.case, run.rounds.quick);
+        let value = cores.steady(|| once_more(&one.name(), measure))?;
+        Ok(vec![one.record(value, run.selection.mtu)])
+    })?;
+    let notes = systems.iter().map(|system| system.note().to_owned());
+    let notes = iter::once(cores.to_string()).chain(notes);
+    all.report(&run.rounds, before, System::Oikaze.name(), goals, notes)
 }
 
-impl Series {
-    /// Measures one round. Repeats a run that failed once.
-    fn measure(&mut self, lab: &Lab, round: u32, quick: bool, cores: &mut Cores) {
-        let (case, system) = (self.case, self.system);
-        let what = format!("{}, {}", system.name(), case.name());
-        match cores.steady(|| once_more(&what, || system.measure(lab, case, quick))) {
-            Ok(found) => self.rounds.push(found),
-            Err(why) => {
-                self.failed = Some(format!("round {round}: {why}"));
-                eprintln!("warning: {}", self.failure().unwrap_or_default());
-            }
-        }
+impl Part for PythonPart {
+    fn name(&self) -> String {
+        format!("{}, {}", self.system.name(), self.case.name())
     }
 
-    fn failure(&self) -> Option<String> {
-        let why = self.failed.as_ref()?;
-        Some(format!("{}, {}: {why}", self.system.name(), self.case.name()))
+    fn is_ours(&self) -> bool {
+        self.system != System::Mpi4py
     }
+}
 
-    fn record(&self, mtu: u16) -> Option<Record> {
-        if self.failed.is_some() {
-            return None;
-        }
-        Some(Record {
+impl PythonPart {
+    /// Returns the record of a round, on a wire of this MTU if there is one.
+    fn record(&self, value: f64, mtu: u16) -> Record {
+        let is_here = self.case.is_here();
+        Record {
             bench: "python",
             case: self.case.name(),
             size: self.case.size(),
             system: self.system.name(),
-            value: median(&self.rounds)?,
+            value,
             unit: self.case.unit(),
-            rounds: self.rounds.clone(),
-            mtu: (!self.case.is_here()).then_some(mtu),
-            mode: Some(if self.case.is_here() { "machine" } else { "wire" }),
+            mtu: (!is_here).then_some(mtu),
+            mode: Some(if is_here { "machine" } else { "wire" }),
             nodes: Some(NODES as u32),
             ..Record::default()
-        })
+        }
     }
 }
 
