@@ -182,8 +182,21 @@ pub fn limited(limit: Duration, program: impl Into<OsString>) -> Command {
 ///
 /// # Errors
 /// The command cannot be started or fails. The error has its output.
-pub fn alone(mut command: Command) -> Result<String, Error> {
-    let output = command.stdin(Stdio::null()).output().tried(format!("starting {command:?}"))?;
+pub fn alone(command: Command) -> Result<String, Error> {
+    with_input(command, "")
+}
+
+/// Runs `command` to its end with this standard input, and returns its output. The command must
+/// read all of it before it prints much.
+///
+/// # Errors
+/// As [`alone`].
+pub fn with_input(mut command: Command, input: &str) -> Result<String, Error> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().tried(format!("starting {command:?}"))?;
+    // A command that ends without reading says why itself.
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().tried(format!("reading the output of {command:?}"))?;
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {

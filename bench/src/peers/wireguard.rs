@@ -2,16 +2,15 @@
 //! `wireguard-tools`). The tunnel's program of each host shares the host's core with the bench's
 //! own TCP.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::ends::measure;
 use super::{Effort, Found, System, installed};
-use crate::error::{Error, Tried};
+use crate::error::Error;
 use crate::lab::{ADDRESSES, CLIENT, HOSTS, Lab, SERVER, tool};
-use crate::process::Running;
+use crate::process::{Running, with_input};
 use crate::suite::case::{Case, Test};
 
 /// Program of the tunnel.
@@ -115,18 +114,8 @@ fn wait_for_socket(device: &str) -> Result<(), Error> {
 
 /// Runs `wg` with this standard input. Returns its output.
 fn wg(arguments: &[&str], input: &str) -> Result<String, Error> {
-    // The arguments hold no secret.
-    let tried = || format!("wg {}", arguments.join(" "));
     let mut command = Command::new("wg");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().tried(tried())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes()).tried(tried())?;
-    }
-    let output = child.wait_with_output().tried(tried())?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let why = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(format!("{}: {}", tried(), why.trim())))
+    // The arguments hold no secret.
+    command.args(arguments);
+    with_input(command, input)
 }

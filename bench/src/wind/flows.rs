@@ -1,18 +1,22 @@
-//! Bench of bulk over several flows (WIND-14): on a wire that caps each flow, as clouds do, and on
-//! one that does not.
+//! Bench of bulk over several flows (WIND-14): on a wire that caps each flow, as clouds do, on one
+//! that also loses datagrams of one flow, and on one that does neither.
+
+use std::process::Command;
 
 use clap::Args;
 
 use crate::error::Error;
-use crate::lab::{self, CLIENT, DEVICES, HOSTS, Lab, Place, WireMode};
+use crate::lab::{CLIENT, DEVICES, HOSTS, Lab, Place, SERVER, WireMode, tool};
 use crate::peers::oikaze::{Oikaze, Seal};
 use crate::peers::tcp::Tcp;
 use crate::peers::{Effort, System as _, only};
-use crate::record::{Record, median, table};
+use crate::process::with_input;
+use crate::record::Record;
 use crate::suite::case::{self, MIB, Test};
 use crate::suite::goals::{Bound, Found, Goal};
 use crate::suite::selection::Selection;
-use crate::suite::{Rounds, goals as bounds, machine, once_more, warn_if_busy};
+use crate::suite::series::{AllSeries, Part};
+use crate::suite::{Rounds, once_more, warn_if_busy};
 
 /// Rate of each flow where flows are capped, in the words of tc(8).
 const RATE: &str = "1gbit";
@@ -24,6 +28,8 @@ named! {
     pub enum Case {
         /// Bandwidth of puts of 1 MiB where each flow is capped.
         CappedBw = "capped_bw",
+        /// `capped_bw` where the network also loses datagrams of one flow.
+        LossyBw = "lossy_bw",
         /// Bandwidth of puts of 1 MiB where no flow is capped.
         OpenBw = "open_bw",
         /// Half the time of a put of 8 bytes and the answering put, where no flow is capped.
@@ -60,20 +66,38 @@ pub struct Run {
 impl Case {
     const fn size(self) -> usize {
         match self {
-            Self::CappedBw | Self::OpenBw => MIB,
+            Self::CappedBw | Self::LossyBw | Self::OpenBw => MIB,
             Self::OpenLat => 8,
         }
     }
 
     const fn unit(self) -> &'static str {
         match self {
-            Self::CappedBw | Self::OpenBw => "GB/s",
+            Self::CappedBw | Self::LossyBw | Self::OpenBw => "GB/s",
             Self::OpenLat => "us",
+        }
+    }
+
+    /// Makes the wire treat flows as the case wants, until the result is dropped.
+    ///
+    /// # Errors
+    /// As those of the makers of [`FlowRules`].
+    fn rules(self) -> Result<Option<FlowRules>, Error> {
+        match self {
+            Self::CappedBw => FlowRules::capping().map(Some),
+            Self::LossyBw => FlowRules::capping()?.losing_of_one().map(Some),
+            Self::OpenBw | Self::OpenLat => Ok(None),
         }
     }
 }
 
 impl System {
+    /// Returns `true` if the system has the case. What one lossy flow costs is seen where there are
+    /// others.
+    fn has(self, case: Case) -> bool {
+        case != Case::LossyBw || self == Self::Four
+    }
+
     fn present(self) -> Result<(), Error> {
         match self {
             Self::Tcp => Tcp.present(),
@@ -83,7 +107,8 @@ impl System {
 
     fn measure(self, lab: &Lab, case: Case, quick: bool) -> Result<f64, Error> {
         let effort = if quick { Effort::QUICK } else { Effort::THOROUGH };
-        let volume = if case == Case::CappedBw { CAPPED_VOLUME } else { effort.volume };
+        let rules = case.rules()?;
+        let volume = if rules.is_some() { CAPPED_VOLUME } else { effort.volume };
         let effort = Effort { volume, ..effort };
         let test = match (case, self) {
             (Case::OpenLat, Self::Tcp) => Test::MessageLatency,
@@ -106,78 +131,118 @@ impl System {
 /// and then, which the median of the rounds leaves out.
 const CLASSES: u16 = 64;
 
-/// Caps on the flows from the first host of a wire. Dropping it lifts them.
-struct FlowCaps(());
+/// Datagrams that the network loses of a lossy flow, in percent.
+const LOSS: u32 = 5;
+/// Minimum length of a packet of bulk, in bytes.
+const BULK_MIN: u32 = 1200;
 
-impl FlowCaps {
-    /// Lets each flow that leaves the first host of this wire carry at most [`RATE`]. A flow is
-    /// what one source port sends.
+/// Treatment of what the first host of a wire sends, by source ports. Dropping it lifts the rules.
+struct FlowRules {
+    loses: bool,
+}
+
+impl FlowRules {
+    /// Lets each flow carry at most [`RATE`]. A flow is what one source port sends.
     ///
     /// # Errors
     /// The kernel lacks HTB or u32.
-    fn set(_wire: &Lab) -> Result<FlowCaps, Error> {
-        tc(&["qdisc", "add"], &["root", "handle", "1:", "htb"])?;
-        let caps = FlowCaps(());
+    fn capping() -> Result<FlowRules, Error> {
+        let card = DEVICES[CLIENT];
+        let mut script = format!("qdisc add dev {card} root handle 1: htb\n");
         for class in 0..CLASSES {
             // Class 0 would be the queue itself.
-            let (id, port) = (format!("1:{:x}", class + 1), class.to_string());
-            tc(&["class", "add"], &["parent", "1:", "classid", &id, "htb", "rate", RATE])?;
-            let mask = format!("0x{:x}", CLASSES - 1);
-            let by = ["match", "ip", "sport", &port, &mask, "flowid", &id];
-            let filter = ["parent", "1:", "protocol", "ip", "prio", "1", "u32"];
-            tc(&["filter", "add"], &[&filter[..], &by[..]].concat())?;
+            let id = format!("1:{:x}", class + 1);
+            let mask = CLASSES - 1;
+            script += &format!(
+                "class add dev {card} parent 1: classid {id} htb rate {RATE}\n\
+                 filter add dev {card} parent 1: protocol ip prio 1 u32 \
+                 match ip sport {class} {mask:#x} flowid {id}\n"
+            );
         }
-        Ok(caps)
+        let rules = FlowRules { loses: false };
+        let mut tc = Command::new("tc");
+        tc.args(["-n", HOSTS[CLIENT], "-batch", "-"]);
+        with_input(tc, &script).map(|_| rules)
+    }
+
+    /// Loses [`LOSS`] percent of the datagrams of one flow: the first one that carries bulk. The
+    /// second host loses them, because the first one would be told of a loss by its own rules.
+    ///
+    /// # Errors
+    /// The command nft is missing, or the kernel lacks numgen.
+    fn losing_of_one(mut self) -> Result<FlowRules, Error> {
+        self.loses = true;
+        receive_offload("off")?;
+        let script = format!(
+            "table inet {TABLE} {{\n\
+             set lossy {{ type inet_service; size 1; flags dynamic; }}\n\
+             chain in {{ type filter hook input priority 0;\n\
+             meta l4proto udp meta length >= {BULK_MIN} add @lossy {{ udp sport }}\n\
+             udp sport @lossy numgen random mod 100 < {LOSS} drop\n}}\n}}\n"
+        );
+        nft(&script).map(|()| self)
     }
 }
 
-impl Drop for FlowCaps {
+impl Drop for FlowRules {
     fn drop(&mut self) {
-        // The whole host is removed later in any case.
-        let _ = tc(&["qdisc", "del"], &["root"]);
+        // The hosts are removed later in any case.
+        let _ = tool("tc", &["-n", HOSTS[CLIENT], "qdisc", "del", "dev", DEVICES[CLIENT], "root"]);
+        if self.loses {
+            let _ = nft(&format!("delete table inet {TABLE}\n"));
+            let _ = receive_offload("on");
+        }
     }
 }
 
-/// Runs tc for the network card of the first host.
-fn tc(what: &[&str], how: &[&str]) -> Result<(), Error> {
-    let card = ["dev", DEVICES[CLIENT]];
-    lab::tool("tc", &[&["-n", HOSTS[CLIENT]], what, &card, how].concat()).map(drop)
+/// Name of the bench's table of nft(8).
+const TABLE: &str = "bench";
+
+/// Gives the second host rules of nft(8).
+fn nft(script: &str) -> Result<(), Error> {
+    let mut nft = Command::new("ip");
+    nft.args(["netns", "exec", HOSTS[SERVER], "nft", "-f", "-"]);
+    let hint = |why| Error::new(format!("{why}; install the package nftables, or pass --case"));
+    with_input(nft, script).map(drop).map_err(hint)
+}
+
+/// Sets whether the card of the second host joins datagrams (GRO). A rule that loses a datagram
+/// would lose all those that were joined with it.
+fn receive_offload(is: &str) -> Result<(), Error> {
+    let ethtool = ["netns", "exec", HOSTS[SERVER], "ethtool", "-K", DEVICES[SERVER], "gro", is];
+    tool("ip", &ethtool).map(drop)
 }
 
 /// As in the other benches. The launcher passes the number of flows on to the nodes.
 const OIKAZE: Oikaze = Oikaze { seal: Seal::Crc, class: "ordered" };
 
-/// One system's part in one case, over all rounds.
-struct Series {
+/// One system's part in one case.
+struct FlowPart {
     case: Case,
     system: System,
-    rounds: Vec<f64>,
-    /// Cause for which the series ended early.
-    failed: Option<String>,
 }
 
-impl Series {
-    fn measure(&mut self, lab: &Lab, quick: bool, round: u32) {
-        let (case, system) = (self.case, self.system);
-        let what = format!("{}, {}", system.name(), case.name());
-        match once_more(&what, || system.measure(lab, case, quick)) {
-            Ok(value) => self.rounds.push(value),
-            Err(why) => {
-                self.failed = Some(format!("{what}, round {round}: {why}"));
-                eprintln!("warning: {what}, round {round}: {why}");
-            }
-        }
+impl Part for FlowPart {
+    fn name(&self) -> String {
+        format!("{}, {}", self.system.name(), self.case.name())
     }
 
-    fn record(&self, mtu: u16) -> Option<Record> {
-        Some(Record {
+    fn is_ours(&self) -> bool {
+        self.system != System::Tcp
+    }
+}
+
+impl FlowPart {
+    /// Measures one round, on a wire of this MTU. Repeats a run that failed once.
+    fn measure(&self, lab: &Lab, quick: bool, mtu: u16) -> Result<Record, Error> {
+        let &Self { case, system } = self;
+        Ok(Record {
             bench: "flows",
-            case: self.case.name(),
-            size: self.case.size(),
-            system: self.system.name(),
-            value: median(&self.rounds)?,
-            unit: self.case.unit(),
-            rounds: self.rounds.clone(),
+            case: case.name(),
+            size: case.size(),
+            system: system.name(),
+            value: once_more(&self.name(), || system.measure(lab, case, quick))?,
+            unit: case.unit(),
             mtu: Some(mtu),
             mode: Some(WireMode::Wire.name()),
             ..Record::default()
@@ -194,57 +259,32 @@ impl Series {
 pub fn bench(run: &Run) -> Result<(), Error> {
     use clap::ValueEnum;
     let cases = Case::value_variants().iter().copied();
-    let mut series: Vec<Series> = cases
-        .filter(|case| run.selection.has_case(case))
-        .flat_map(|case| {
-            let systems = run.selection.systems(ALL);
-            systems.map(move |system| Series { case, system, rounds: Vec::new(), failed: None })
-        })
-        .collect();
-    if series.is_empty() {
-        return Err(Error::new("none of these systems has such a case; `--help` lists both"));
-    }
-    series.iter().try_for_each(|one| one.system.present())?;
+    let asked = cases.filter(|case| run.selection.has_case(case));
+    let mut all = AllSeries::new(asked.flat_map(|case| {
+        let systems = run.selection.systems(ALL).filter(move |system| system.has(case));
+        systems.map(move |system| FlowPart { case, system })
+    }))?;
+    all.parts().try_for_each(|one| one.system.present())?;
     let before = warn_if_busy();
-    let place = Place::Wire { mtu: run.selection.mtu, mode: WireMode::Wire };
-    {
-        let lab = Lab::up(place)?;
-        let mut failed = Ok(());
-        run.rounds.run(place, |round| {
-            for capped in [true, false] {
-                let in_turn = |one: &&mut Series| (one.case == Case::CappedBw) == capped;
-                let mut here =
-                    series.iter_mut().filter(in_turn).filter(|one| one.failed.is_none()).peekable();
-                if here.peek().is_none() {
-                    continue;
-                }
-                let caps = capped.then(|| FlowCaps::set(&lab)).transpose();
-                match caps {
-                    Ok(_caps) => here.for_each(|one| one.measure(&lab, run.rounds.quick, round)),
-                    Err(why) => failed = Err(why),
-                }
-            }
-        });
-        failed?;
-    }
-    let complete = series.iter().filter(|one| one.failed.is_none());
-    let records: Vec<Record> = complete.filter_map(|one| one.record(run.selection.mtu)).collect();
-    run.rounds.write(&records, before)?;
-    print!("{}", table(&records, System::Tcp.name()));
-    print!("{}", bounds::table(goals(&records)));
-    println!("\nWhat these figures are:\n- {}", machine());
-    println!("- capped_bw: each source port of the first host carries {RATE} (htb).");
-    println!("- tcp: one connection, messages in place of puts. Seal of Oikaze: crc.");
-    let failures: Vec<&Series> = series.iter().filter(|one| one.failed.is_some()).collect();
-    for why in failures.iter().filter_map(|one| one.failed.as_deref()) {
-        println!("- left out: {why}");
-    }
-    let ours = failures.iter().find(|one| one.system != System::Tcp);
-    ours.and_then(|one| one.failed.clone()).map_or(Ok(()), |why| Err(Error::new(why)))
+    let mtu = run.selection.mtu;
+    let place = Place::Wire { mtu, mode: WireMode::Wire };
+    let measure = |one: &FlowPart, lab: &Lab| Ok(vec![one.measure(lab, run.rounds.quick, mtu)?]);
+    all.run(&run.rounds, &[place], |_, _| true, measure)?;
+    let notes = [
+        format!("capped_bw: each source port of the first host carries {RATE} (htb)."),
+        format!(
+            "lossy_bw: {LOSS} % of the datagrams of one of these ports are lost as well (nft)."
+        ),
+        "tcp: one connection, messages in place of puts. Seal of Oikaze: crc.".to_owned(),
+    ];
+    all.report(&run.rounds, before, System::Tcp.name(), goals, notes)
 }
 
 /// Minimum bandwidth of four capped flows, in times of one.
 const GAIN: f64 = 3.7;
+/// Minimum bandwidth of four capped flows of which one loses datagrams, in times of four that lose
+/// none: what three carry.
+const LOSSY: f64 = 0.75;
 /// Minimum bandwidth of four flows where none is capped, in times of one.
 const OPEN: f64 = 0.97;
 /// Maximum latency with four flows, in times of that with one.
@@ -258,6 +298,11 @@ fn goals(records: &[Record]) -> Vec<Goal> {
     let goal = |case: Case, bound| (format!("{}, 4 flows / 1", case.name()), four(case), bound);
     vec![
         goal(Case::CappedBw, Bound::AtLeast(GAIN)),
+        (
+            "lossy_bw / capped_bw, 4 flows".to_owned(),
+            Found::ratio((of(Case::LossyBw, System::Four), of(Case::CappedBw, System::Four))),
+            Bound::AtLeast(LOSSY),
+        ),
         goal(Case::OpenBw, Bound::AtLeast(OPEN)),
         goal(Case::OpenLat, Bound::AtMost(LATENCY)),
     ]
@@ -268,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_compare_four_flows_with_one() {
+    fn goals_compare_four_flows_with_one_and_with_a_lossy_one() {
         let record = |case: Case, system: System, value| Record {
             system: system.name(),
             value,
@@ -278,11 +323,12 @@ mod tests {
         let records = [
             record(Case::CappedBw, System::One, 0.125),
             record(Case::CappedBw, System::Four, 0.5),
+            record(Case::LossyBw, System::Four, 0.4),
             record(Case::OpenLat, System::One, 2.0),
             record(Case::OpenLat, System::Tcp, 9.0),
         ];
         let values: Vec<_> =
             goals(&records).into_iter().map(|(_, found, _)| found.map(|one| one.value)).collect();
-        assert_eq!(values, [Some(4.0), None, None]);
+        assert_eq!(values, [Some(4.0), Some(0.8), None, None]);
     }
 }
