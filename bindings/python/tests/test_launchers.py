@@ -159,3 +159,49 @@ if __name__ == "__main__":
         "failed",
         "free",
     ]
+
+
+@pytest.mark.long
+def test_scheduler_of_dask_keeps_no_secret_of_a_job(tmp_path):
+    """Neither of a job that runs, nor of one whose rank 0 comes after the failure of another."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import os
+import oikaze
+import oikaze.dask
+from distributed import Client, Event, LocalCluster
+
+def told(dask_scheduler):
+    values = dask_scheduler.extensions["variables"].variables.values()
+    return [one["value"] for one in values if one["value"]]
+
+def wait_for_the_driver():
+    Event("begun").set()
+    Event("go").wait()
+
+def break_settings():
+    os.environ["OIKAZE_PORTS"] = "none"
+
+if __name__ == "__main__":
+    local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with local, Client(local) as client:
+        first, second = sorted(client.run(int))
+        job = oikaze.dask.join(client, time_limit=20)
+        print(client.run_on_scheduler(told))
+        job.leave()
+        client.run(break_settings, workers=[second])
+        busy = client.submit(wait_for_the_driver, workers=[first], pure=False)
+        Event("begun").wait()
+        try:
+            oikaze.dask.join(client, time_limit=2)
+        except oikaze.Error as error:
+            print("OIKAZE_PORTS" in str(error))
+        Event("go").set()
+        # It has one thread, so its part of the join has ended before.
+        print(client.submit(int, workers=[first], pure=False).result())
+        print(client.run_on_scheduler(told))
+"""
+    )
+    done = finished([sys.executable, str(program)], tmp_path, True, {})
+    assert done.out.splitlines() == ["[]", "True", "0", "[]"]

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from .._errors import make
 from .._workers import ArrayHandle, WorkerJob, join_here
 
 __all__ = ["ArrayHandle", "WorkerJob", "join"]
@@ -16,17 +17,43 @@ __all__ = ["ArrayHandle", "WorkerJob", "join"]
 _MEET_TIME = 30
 
 
+#: Seconds to look whether the variable has a value.
+_LOOK_TIME = 0.05
+#: Value of the variable when the driver has given up.
+_OVER = ""
+
+
+def _is_over(told: Any, timed_out: type[BaseException]) -> bool:
+    """Returns whether the driver has given up."""
+    try:
+        return bool(told.get(timeout=_LOOK_TIME) == _OVER)
+    except timed_out:
+        return False
+
+
 def _join_here(key: str, rank: int, size: int, settings: dict[str, Any]) -> None:
     """Joins in a worker. A variable of the cluster has the bytes of rank 0, which all need."""
     distributed: Any = importlib.import_module("distributed")
     told = distributed.Variable(key, client=distributed.get_client())
 
     def gather(mine: bytes) -> list[bytes]:
-        if rank == 0:
+        # The bytes have the job's secret, and nobody would delete them after the driver.
+        if rank == 0 and not _is_over(told, distributed.TimeoutError):
             told.set(mine.hex())
-        return [bytes.fromhex(told.get(timeout=_MEET_TIME)), *[b""] * (size - 1)]
+        text = told.get(timeout=_MEET_TIME)
+        if text == _OVER:
+            cause = "another worker could not join"
+            text = f"joining: {cause}; the driver's error says why"
+            raise make("JoinError", text, "joining", cause, "see the driver's error")
+        return [bytes.fromhex(text), *[b""] * (size - 1)]
 
-    join_here(key, rank, size, gather, settings)
+    try:
+        join_here(key, rank, size, gather, settings)
+    except BaseException:
+        # The driver may have given up just before the bytes were set.
+        if rank == 0:
+            told.set(_OVER)
+        raise
 
 
 def _nothing() -> None:
@@ -74,7 +101,7 @@ def join(client: Any, workers: Sequence[str] | None = None, **settings: Any) -> 
         client.gather(futures)
     except BaseException:
         # Those that still wait for rank 0 end by an error.
-        told.set("")
+        told.set(_OVER)
         raise
     # It has the job's secret, which nobody needs any more.
     told.delete()
