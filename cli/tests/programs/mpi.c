@@ -22,6 +22,16 @@ int main(int count, char **words) {
     if (strcmp(what, "exits") == 0 && rank == 1) {
         _Exit(0); /* without MPI_Finalize */
     }
+    if (strcmp(what, "spawns") == 0) {
+        char *programs[] = {"true", "true"};
+        int counts[] = {1, 1};
+        MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
+        MPI_Comm others;
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        int status = MPI_Comm_spawn_multiple(2, programs, MPI_ARGVS_NULL, counts, infos, 0,
+                                             MPI_COMM_WORLD, &others, MPI_ERRCODES_IGNORE);
+        printf("two programs were %s\n", status == MPI_SUCCESS ? "started" : "refused");
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Comm node;
     int here;

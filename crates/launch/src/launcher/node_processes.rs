@@ -50,6 +50,8 @@ pub struct Work {
     pub incarnation: u64,
     /// Which nodes are on one host ([`crate::pmi::mapping`]).
     pub mapping: String,
+    /// Set if each node is on a host of its own for MPI, although all of them are here.
+    pub is_apart: bool,
     /// Settings that the user gave.
     pub settings: Settings,
     /// Set if rank 0 may read the launcher's standard input.
@@ -294,13 +296,14 @@ fn serve_pmi(command: &mut Command, work: &Work, rank: Rank, socket: &Inheritanc
     for of_another in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
         command.env_remove(of_another);
     }
-    let first = work.ranks.start;
+    // As `mapping` has it (LAUNCH-10.3).
+    let here = if work.is_apart { rank..rank + 1 } else { work.ranks.clone() };
     command.env("PMI_FD", socket.number().to_string());
     for (name, value) in [
         ("PMI_RANK", rank),
         ("PMI_SIZE", work.size),
-        ("MPI_LOCALRANKID", rank - first),
-        ("MPI_LOCALNRANKS", work.ranks.end - first),
+        ("MPI_LOCALRANKID", rank - here.start),
+        ("MPI_LOCALNRANKS", here.end - here.start),
     ] {
         command.env(name, value.to_string());
     }

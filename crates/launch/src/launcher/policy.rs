@@ -75,6 +75,8 @@ pub struct Policy {
     members: BTreeSet<Rank>,
     /// Nodes that have called `MPI_Init` and not `MPI_Finalize`.
     mpi_members: BTreeSet<Rank>,
+    /// Refusals that have been printed. A program may try again without end.
+    mpi_refusals: BTreeSet<String>,
     /// Set if survivors go on after the death of a node.
     keep_going: bool,
     interrupted: bool,
@@ -100,6 +102,7 @@ impl Policy {
             aborter: None,
             members: BTreeSet::new(),
             mpi_members: BTreeSet::new(),
+            mpi_refusals: BTreeSet::new(),
             keep_going: false,
             interrupted: false,
             quit_at: None,
@@ -180,8 +183,12 @@ impl Policy {
         self.mpi_members.remove(&rank);
     }
 
-    /// Prints that a request of a node's MPI library was refused, and why.
+    /// Prints that a request of a node's MPI library was refused, and why. Each reason is printed
+    /// once, with the first node (LAUNCH-10.6).
     pub fn mpi_refused(&mut self, rank: Rank, why: &str) {
+        if !self.mpi_refusals.insert(why.to_owned()) {
+            return;
+        }
         self.actions.push(Action::Print(format!("node {rank}: {}", one_line(why))));
     }
 
@@ -203,15 +210,20 @@ impl Policy {
     }
 
     /// Notes that a node's MPI library waits for a node that has ended. That wait has been broken
-    /// off, and so the job fails (LAUNCH-10.5).
+    /// off, and so the job fails (LAUNCH-10.5). With `--keep-going`, the launcher ends no node
+    /// because of it.
     pub fn mpi_waits_for_ended(&mut self, now: Duration, waits: Rank, ended: Rank) {
+        let why = format!("node {waits} waits in MPI for node {ended}, which has ended");
+        if self.keep_going && self.stage == Stage::Running {
+            let status = *self.status.get_or_insert(STATUS_ABORTED);
+            let rest = "no barrier of MPI can end any more, and its nodes lose their connection";
+            return self
+                .actions
+                .push(Action::Print(format!("{why}: {rest}; the job will end with {status}")));
+        }
         // After a failure, this follows from it.
         if self.status.is_some() || self.aborter.is_some() {
             return;
-        }
-        let why = format!("node {waits} waits in MPI for node {ended}, which has ended");
-        if self.keep_going {
-            return self.actions.push(Action::Print(why));
         }
         self.status = Some(STATUS_ABORTED);
         self.actions.push(Action::Abort(why.clone()));

@@ -3,9 +3,10 @@
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
 use super::guard::Guard;
+use super::hosts::control_queue::ControlLine;
 use super::hosts::files::Files;
 use super::hosts::install::{Installer, own_binary};
-use super::hosts::pipe::Order;
+use super::hosts::pipe::{Control, Order};
 use super::hosts::ssh::{AgentSource, Common, Remote};
 use super::netns::{Cabling, Network};
 use super::node_processes::{NodeProcesses, Outlet, Work};
@@ -177,6 +178,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
             Some(_) => mapping((0..size).map(|_| 1)),
             None => mapping(blocks.iter().map(|block| block.end - block.start)),
         },
+        is_apart: network.is_some(),
         settings: options.settings.clone(),
         // A terminal would stop a node that reads it, because the node is not in the foreground
         // group.
@@ -198,8 +200,7 @@ pub fn run(options: &Options) -> Result<Finished, LaunchError> {
     } else {
         job.start_there(&work, &blocks, files, options)?;
     }
-    let grace = options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE;
-    let mut policy = Policy::new(size, grace, options.timeout);
+    let mut policy = Policy::new(size, grace_of(options), options.timeout);
     if options.settings.keep_going {
         policy.keep_going();
     }
@@ -273,6 +274,11 @@ fn open_store(
     let (listener, addresses) = listen::open_store(range, reach)?;
     let at = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     Ok((listener, at))
+}
+
+/// Returns the time that nodes have to end by their own errors, and hosts to take a message.
+fn grace_of(options: &Options) -> Duration {
+    options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE
 }
 
 /// Returns the variables that the nodes get besides their place in the job.
@@ -350,7 +356,8 @@ impl Job {
         };
         let (rsh, terminal) = (options.rsh.clone(), Arc::clone(&self.terminal));
         let (sources, events) = (Arc::clone(&self.sources), self.events.clone());
-        let common = Common { rsh, source, files, terminal, sources, events };
+        let patience = grace_of(options);
+        let common = Common { rsh, source, files, terminal, sources, events, patience };
         let directory =
             std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
         for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty())
@@ -502,6 +509,9 @@ impl Job {
                     self.ended(now, rank, &how, policy);
                 }
             }
+            Event::HostSilent(index, how) => {
+                self.remotes.get_mut(index).iter_mut().for_each(|remote| remote.silent(&how));
+            }
             Event::Pmi(news) => self.take_pmi(news, now, policy),
         }
     }
@@ -542,6 +552,9 @@ impl Job {
     /// Tells the PMI-1 servers of all hosts.
     fn pmi_order(&mut self, order: &PmiOrder) {
         self.crew.pmi_order(order.clone());
-        self.remotes.iter_mut().for_each(|remote| remote.pmi_order(order.clone()));
+        if !self.remotes.is_empty() {
+            let line = ControlLine::new(&Control::Pmi(order.clone()));
+            self.remotes.iter().for_each(|remote| remote.put(&line));
+        }
     }
 }

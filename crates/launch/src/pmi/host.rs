@@ -50,8 +50,32 @@ struct NodeValues {
     new: Vec<Pair>,
     new_bytes: usize,
     waits: bool,
-    /// Set while the lines of a request are left out, which has several of them.
-    skips: bool,
+    /// Part of a request for further processes whose lines are being left out.
+    spawn: Option<SpawnPart>,
+}
+
+/// One part of a request for further processes, as `MPI_Comm_spawn_multiple` sends them. Only the
+/// last part has an answer.
+#[derive(Default)]
+struct SpawnPart {
+    /// Number of parts.
+    parts: u32,
+    /// Number of this part, from 1.
+    part: u32,
+}
+
+impl SpawnPart {
+    /// Takes a line of this part. Returns `true` if it is the last line.
+    fn take(&mut self, line: &PmiLine) -> bool {
+        let number = |key| line.only_value(key).and_then(|text| text.parse().ok());
+        self.parts = number("totspawns").unwrap_or(self.parts);
+        self.part = number("spawnssofar").unwrap_or(self.part);
+        line.is("endcmd")
+    }
+
+    fn is_last(&self) -> bool {
+        self.part >= self.parts
+    }
 }
 
 impl HostServer {
@@ -76,15 +100,19 @@ impl HostServer {
             Ok(line) => line,
             Err(why) => return refused_for_good(rank, &why.to_string()),
         };
-        if node.skips {
-            node.skips = !line.is("endcmd");
-            return match node.skips {
-                true => Reaction::default(),
-                false => Reaction::answer("cmd=spawn_result rc=-1 msg=not_supported"),
+        if let Some(spawn) = &mut node.spawn {
+            if !spawn.take(line) {
+                return Reaction::default();
+            }
+            let is_last = spawn.is_last();
+            node.spawn = None;
+            return match is_last {
+                true => Reaction::answer("cmd=spawn_result rc=-1 msg=not_supported"),
+                false => Reaction::default(),
             };
         }
         if line.value("mcmd").is_some() {
-            node.skips = true;
+            node.spawn = Some(SpawnPart::default());
             let why = "MPI_Comm_spawn: a job of `oikaze run` has the nodes that it began with";
             return Reaction {
                 news: Some(PmiNews::Refused(rank, why.into())),
@@ -135,7 +163,8 @@ impl HostServer {
                 let why = format!("{command}: `oikaze run` keeps no names of MPI services");
                 Reaction { news: Some(PmiNews::Refused(rank, why)), ..Reaction::answer(&answer) }
             }
-            _ => refused_for_good(rank, &format!("{:?}", line.shown())),
+            // Without its arguments, so that each kind of request is printed once.
+            _ => refused_for_good(rank, &format!("{:?}", line.command())),
         }
     }
 
@@ -398,6 +427,7 @@ mod tests {
         assert!(!send(&mut server, 0, "cmd=barrier_in").closes);
     }
 
+    /// LAUNCH-10.6.
     #[test]
     fn spawning_is_refused_after_all_its_lines() {
         let mut server = server();
@@ -406,6 +436,16 @@ mod tests {
         assert_eq!(send(&mut server, 0, "nprocs=2"), Reaction::default());
         let answer = ask(&mut server, 0, "endcmd");
         assert_eq!(answer, "cmd=spawn_result rc=-1 msg=not_supported");
+        // MPI_Comm_spawn_multiple. Arguments of programs do not count.
+        for part in 1..=3 {
+            send(&mut server, 0, "mcmd=spawn");
+            let number = format!("spawnssofar={part}");
+            for line in ["totspawns=3", &*number, "arg1=x totspawns=1", "arg2=spawnssofar=9"] {
+                assert_eq!(send(&mut server, 0, line), Reaction::default());
+            }
+            let answer = send(&mut server, 0, "endcmd").answer;
+            assert_eq!(answer.is_some(), part == 3, "part {part}");
+        }
         let names = send(&mut server, 0, "cmd=lookup_name service=x");
         assert!(names.answer.unwrap().starts_with("cmd=lookup_result rc=-1"));
     }

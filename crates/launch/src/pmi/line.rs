@@ -5,6 +5,9 @@ use crate::store::protocol::clip_to;
 /// Longest line that is read, in bytes.
 pub const LINE_MAX: usize = 16 << 10;
 
+/// Maximum number of bytes of a line in a message.
+const SHOWN_MAX: usize = 200;
+
 /// Reason why bytes are not a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineError {
@@ -74,10 +77,22 @@ impl PmiLine {
         self.0 == word
     }
 
+    /// Returns the value if the line is `key=value` and has no other word. The value may have
+    /// spaces.
+    #[must_use]
+    pub fn only_value(&self, key: &str) -> Option<&str> {
+        self.0.strip_prefix(key)?.strip_prefix('=')
+    }
+
+    /// Returns the first word of the line, for messages. It tells the kind of the request.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        clip_to(self.0.split(' ').next().unwrap_or_default(), SHOWN_MAX)
+    }
+
     /// Returns the begin of the line, for messages. A value is not shown, because it may be secret.
     #[must_use]
     pub fn shown(&self) -> &str {
-        const SHOWN_MAX: usize = 200;
         clip_to(self.0.split(" value=").next().unwrap_or_default(), SHOWN_MAX)
     }
 }
@@ -100,6 +115,9 @@ mod tests {
         assert_eq!((line.value("name"), line.value("value")), (None, Some("c")));
         assert_eq!((line.rest("msg"), line.rest("name")), (Some("two words"), None));
         assert_eq!(line.shown(), "cmd=put kvsname=k key=a=b");
+        assert_eq!((line.command(), line.only_value("kvsname")), ("cmd=put", None));
+        let line = read(b"arg1=a b=c\n").unwrap().unwrap();
+        assert_eq!((line.only_value("arg1"), line.only_value("b")), (Some("a b=c"), None));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(in crate::launcher) enum Event {
     Ended(usize, Rank, Ending),
     /// The remote shell of a host has ended, perhaps with a reason to report.
     HostClosed(usize, Option<HostFailure>),
+    /// A host does not take its messages, as the text says.
+    HostSilent(usize, String),
     /// The PMI-1 server of a host has news.
     Pmi(PmiNews),
     /// A node has a request to the launcher.

@@ -153,6 +153,7 @@ fn work<W: std::io::Write + Send>(
         secret_in_environment: order.secret_in_environment,
         incarnation: order.incarnation,
         mapping: order.mapping,
+        is_apart: false,
         settings,
         input: false,
     })
@@ -207,6 +208,7 @@ fn serve<W: std::io::Write + Send>(
             Some(
                 Event::Ended(..)
                 | Event::HostClosed(..)
+                | Event::HostSilent(..)
                 | Event::Notice(_)
                 | Event::Pmi(_)
                 | Event::Answers(_)

@@ -3,6 +3,7 @@
 //! A thread for each host finds or sends the command there, gives the agent its order and files,
 //! and hands its news on. The main thread never waits for a host.
 
+use super::control_queue::{ControlLine, ControlQueue, Silence};
 use super::files::Files;
 use super::install::{self, Answered, Installer};
 use super::pipe::{AgentMessage, Control, MAGIC, MAGIC_OF_ANY, Order};
@@ -12,7 +13,6 @@ use crate::launcher::events::signals::SIGKILL;
 use crate::launcher::events::{Event, HostFailure};
 use crate::launcher::output::{Sink, Terminal};
 use crate::launcher::sources::{OutputSource, OutputSources};
-use crate::pmi::PmiOrder;
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of lines before the magic one that are not suspicious.
 const CHATTER_MAX: usize = 1000;
@@ -51,6 +51,8 @@ pub struct Common {
     pub sources: Arc<OutputSources>,
     /// Receives news of the host.
     pub events: Sender<Event>,
+    /// Time for which a host may take no message.
+    pub patience: Duration,
 }
 
 /// One other host.
@@ -60,35 +62,16 @@ pub struct Remote {
     living: BTreeSet<Rank>,
     child: Child,
     pid: Pid,
-    input: Arc<Mutex<Input>>,
+    queue: Arc<ControlQueue>,
     last_words: Arc<Mutex<String>>,
     closed: bool,
-}
-
-/// Standard input of the remote shell.
-enum Input {
-    /// Belongs to the thread of this host until the agent has its order. The messages wait.
-    Starting(Vec<Control>),
-    /// Reaches an agent.
-    Open(ChildStdin),
-    /// Not needed any more.
-    Closed,
-}
-
-impl Input {
-    fn put(&mut self, control: Control) {
-        match self {
-            Input::Starting(waiting) => waiting.push(control),
-            // A broken pipe shows as the end of the agent's output.
-            Input::Open(input) => _ = put_line(input, &control),
-            Input::Closed => {}
-        }
-    }
+    /// Set when the launcher has cut the host off, because it does not take its messages.
+    silence: Option<String>,
 }
 
 /// Output of the nodes there. The agent says when it has sent all that a node has written so far.
 struct RemoteOutput {
-    input: Arc<Mutex<Input>>,
+    queue: Arc<ControlQueue>,
     questions: Mutex<DrainQuestions>,
     answered: Condvar,
 }
@@ -111,14 +94,14 @@ impl RemoteOutput {
 
 impl OutputSource for RemoteOutput {
     fn drain(&self, rank: Rank, deadline: Instant) -> bool {
+        // Without an agent there is no output.
+        if !self.queue.is_open() {
+            return true;
+        }
         let mine = {
-            // Both are locked, so that questions have the order of their numbers.
-            let (mut input, mut questions) = (lock(&self.input), lock(&self.questions));
-            // Without an agent there is no output.
-            let Input::Open(input) = &mut *input else { return true };
-            if put_line(input, &Control::Drain(rank)).is_err() {
-                return true;
-            }
+            // Locked meanwhile, so that questions have the order of their numbers.
+            let mut questions = lock(&self.questions);
+            self.queue.put(ControlLine::new(&Control::Drain(rank)));
             questions.asked += 1;
             questions.asked
         };
@@ -186,9 +169,9 @@ impl Remote {
         let (input, output, errors) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_words = Arc::new(Mutex::new(String::new()));
-        let shared = Arc::new(Mutex::new(Input::Starting(Vec::new())));
+        let queue = Arc::new(ControlQueue::new());
         let remote_output = Arc::new(RemoteOutput {
-            input: Arc::clone(&shared),
+            queue: Arc::clone(&queue),
             questions: Mutex::default(),
             answered: Condvar::new(),
         });
@@ -199,9 +182,10 @@ impl Remote {
             living: (order.first..order.first + order.count).collect(),
             child,
             pid,
-            input: Arc::clone(&shared),
+            queue: Arc::clone(&queue),
             last_words: Arc::clone(&last_words),
             closed: false,
+            silence: None,
         };
         let thread = |name: &str| std::thread::Builder::new().name(format!("{name} {host}"));
         let (host, terminal) = (host.to_owned(), Arc::clone(&common.terminal));
@@ -218,7 +202,7 @@ impl Remote {
         let complaining =
             thread("errors of").spawn(complain).map_err(LaunchError::system("start a thread"))?;
         let (events, common) = (common.events.clone(), common.clone());
-        let conversation = Conversation { index, host, order, common, shared, remote_output };
+        let conversation = Conversation { index, host, order, common, queue, remote_output };
         let listen = move || {
             let failure = match (input, output) {
                 (Some(input), Some(output)) => conversation.hold(input, output).err(),
@@ -238,23 +222,38 @@ impl Remote {
     }
 
     /// Passes a signal on. A host that has no agent yet gets it later, and is cut off by SIGKILL.
+    /// So is a host that does not take its messages.
     pub fn signal(&mut self, signal: i32) {
-        match &mut *lock(&self.input) {
-            Input::Starting(_) if signal == SIGKILL && !self.closed => {
-                let _ = kill_process_group(self.pid, Signal::KILL);
-            }
-            input => input.put(Control::Signal(signal)),
+        if signal == SIGKILL && self.queue.is_starting() {
+            self.cut_off();
+        } else if signal == SIGKILL && self.queue.is_stuck() {
+            self.silent("does not take its messages");
+        } else {
+            self.put(&ControlLine::new(&Control::Signal(signal)));
         }
     }
 
-    /// Passes an order to the PMI-1 server on.
-    pub fn pmi_order(&mut self, order: PmiOrder) {
-        lock(&self.input).put(Control::Pmi(order));
+    /// Sends a message to the agent, when it reads.
+    pub fn put(&self, line: &ControlLine) {
+        self.queue.put(line.clone());
+    }
+
+    /// Cuts off a host that does not take its messages. Its nodes are lost when the remote shell
+    /// has ended (LAUNCH-8.6).
+    pub fn silent(&mut self, how: &str) {
+        self.silence.get_or_insert_with(|| how.to_owned());
+        self.cut_off();
+    }
+
+    fn cut_off(&self) {
+        if !self.closed {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
     }
 
     /// Closes the standard input of the remote shell. The agent ends when its input does.
     fn close(&mut self) {
-        *lock(&self.input) = Input::Closed;
+        self.queue.close();
     }
 
     /// Notes that a node there has ended. Only the first report on a node of this host counts.
@@ -272,6 +271,7 @@ impl Remote {
         self.closed = true;
         let status = self.child.wait().ok();
         let why = match failure {
+            _ if self.silence.is_some() => self.lost_by_silence(),
             Some(HostFailure::NoAgent(why)) => {
                 format!("could not be started on host {}: {why}", self.host)
             }
@@ -282,6 +282,15 @@ impl Remote {
             .into_iter()
             .map(|rank| (rank, Ending::Lost(why.clone(), STATUS_LAUNCHER)))
             .collect()
+    }
+
+    /// Says that the host did not take its messages, and what to do.
+    fn lost_by_silence(&self) -> String {
+        let how = self.silence.as_deref().unwrap_or_default();
+        format!(
+            "was lost: host {} {how}; its agent or the remote shell is stopped, or the network to it is gone: check `{} {} true`",
+            self.host, self.shell, self.host
+        )
     }
 
     /// Says how the remote shell has ended, why, and what to do.
@@ -313,12 +322,10 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Closing the input tells the agent to end its nodes. Only an agent that does not react is
-        // cut off, with its last words as the reason.
+        // Closing the input tells the agent to end its nodes. An agent that has not reacted by now
+        // is cut off: it may be stopped, and would be waited for without end.
         self.close();
-        if !self.living.is_empty() && !self.closed {
-            let _ = kill_process_group(self.pid, Signal::KILL);
-        }
+        self.cut_off();
         let _ = self.child.wait();
     }
 }
@@ -329,7 +336,7 @@ struct Conversation {
     host: String,
     order: Order,
     common: Common,
-    shared: Arc<Mutex<Input>>,
+    queue: Arc<ControlQueue>,
     remote_output: Arc<RemoteOutput>,
 }
 
@@ -339,7 +346,7 @@ impl Conversation {
         let mut output = BufReader::new(output);
         self.reach_agent(&mut input, &mut output)?;
         self.instruct(&mut input)?;
-        self.open(input);
+        self.open(input).map_err(|why| HostFailure::Broken(why.to_string()))?;
         let listened = self.listen(output);
         self.remote_output.note(|questions| questions.is_closed = true);
         listened.map_err(|why| HostFailure::Broken(why.to_string()))
@@ -400,16 +407,20 @@ impl Conversation {
         })
     }
 
-    /// Lets signals through to the agent, those first that have waited.
-    fn open(&self, mut input: ChildStdin) {
-        let mut shared = lock(&self.shared);
-        if let Input::Starting(signals) = &*shared {
-            for signal in signals {
-                // A broken pipe shows as the end of the agent's output.
-                let _ = put_line(&mut input, signal);
-            }
-            *shared = Input::Open(input);
-        }
+    /// Starts the thread that sends the agent its messages, those first that have waited.
+    fn open(&self, input: ChildStdin) -> io::Result<()> {
+        let (queue, common, index) = (Arc::clone(&self.queue), self.common.clone(), self.index);
+        queue.open();
+        let write = move || {
+            // While a reader here does not read, the agent may wait for it, and read nothing.
+            let is_excused = || common.terminal.is_busy();
+            let written = queue.write_to(input.into(), common.patience, is_excused);
+            let silence =
+                |how: Silence| common.events.send(Event::HostSilent(index, how.to_string()));
+            let _ = written.map_err(silence);
+        };
+        let name = format!("messages to {}", self.host);
+        std::thread::Builder::new().name(name).spawn(write).map(drop)
     }
 
     /// Hands an agent's news on until it ends.

@@ -270,6 +270,37 @@ fn mpi_node_that_ends_without_finalize_or_is_waited_for_has_failed() {
     assert_eq!((policy.status(), policy.next_timeout()), (1, Some(at(8))));
 }
 
+/// LAUNCH-10.5: no node is ended by the launcher, and the job fails.
+#[test]
+fn mpi_barrier_without_a_dead_node_only_fails_the_job_that_keeps_going() {
+    for (dead, status) in [(Ending::Status(0), 1), (Ending::Status(7), 7)] {
+        let mut policy = Policy::new(3, GRACE, None);
+        policy.keep_going();
+        policy.ended(at(0), 2, &dead);
+        policy.mpi_waits_for_ended(at(1), 0, 2);
+        let actions = policy.actions();
+        let ends = |action: &Action| matches!(action, Action::Abort(_) | Action::Signal(_));
+        assert!(!actions.iter().any(ends), "{actions:?}");
+        let says = |action: &Action| matches!(action, Action::Print(text) if text.contains("node 0 waits in MPI for node 2"));
+        assert_eq!(actions.iter().filter(|action| says(action)).count(), 1, "{actions:?}");
+        assert_eq!(policy.next_timeout(), None);
+        (0..2).for_each(|rank| policy.ended(at(2), rank, &Ending::Status(0)));
+        assert_eq!((policy.is_over(), policy.status()), (true, status));
+    }
+}
+
+/// LAUNCH-10.6.
+#[test]
+fn each_kind_of_refusal_is_printed_once() {
+    let mut policy = Policy::new(2, GRACE, None);
+    for rank in [1, 0, 1] {
+        policy.mpi_refused(rank, "lookup_name: no names");
+        policy.mpi_refused(rank, "publish_name: no names");
+    }
+    let said = printed(&mut policy);
+    assert_eq!(said, ["node 1: lookup_name: no names", "node 1: publish_name: no names"]);
+}
+
 /// LAUNCH-10.5.
 #[test]
 fn mpi_abort_ends_all_nodes_at_once() {

@@ -1,14 +1,11 @@
-//! Jobs that launchers of other projects start (LAUNCH-9), and programs of MPI as nodes of `oikaze
-//! run` (LAUNCH-10). `cargo xtask test-all` runs the tests that need programs of others.
+//! Jobs that launchers of other projects start (LAUNCH-9).
 
-mod support;
+use crate::support::*;
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
-use support::*;
 
 /// Set in processes that run [`node`], to what they do.
 const NODE: &str = "OIKAZE_TEST_LAUNCHERS";
@@ -62,7 +59,8 @@ fn node_command(program: &mut Command, what: &str) {
 }
 
 /// Arguments by which this test program runs [`node`] only.
-const ARGUMENTS: [&str; 5] = ["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"];
+const ARGUMENTS: [&str; 5] =
+    ["--exact", "others::node", "--ignored", "--nocapture", "--test-threads=1"];
 
 /// Runs a launcher with the test program as nodes, and checks what three nodes print.
 fn three_nodes_by(launcher: &mut Command) {
@@ -372,149 +370,4 @@ fn variables_without_their_server_are_named() {
     // Where the library is not installed, that is what is named.
     let said = hello(&[("PMIX_NAMESPACE", "gone"), ("PMIX_RANK", "0")]);
     assert!(said.contains("by PMIx") && said.contains("OIKAZE_LAUNCHER"), "{said}");
-}
-
-/// Compiles a program of MPI for MPICH. Returns its path.
-fn mpi_program() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/mpi.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpi");
-    let mut compiler = Command::new("mpicc.mpich");
-    compiler.args(["-Wall", "-Werror", "-O2"]).arg(source).arg("-o").arg(&program);
-    let (status, out, err) = finish(&mut compiler);
-    assert_eq!(status, Some(0), "{out}{err}");
-    program
-}
-
-/// Returns the command that runs the program of MPI as nodes of `oikaze run`.
-fn mpi_nodes(options: &[&str], what: &str) -> Command {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(mpi_program);
-    let mut command = oikaze(&["run", "--failure-time", "1000", "--timeout", "50"]);
-    command.args(options).arg("--").arg(&*PROGRAM).arg(what);
-    command
-}
-
-/// LAUNCH-10.1, LAUNCH-10.3.
-#[test]
-#[ignore = "needs libmpich-dev; cargo xtask test-all"]
-fn program_of_mpich_runs_as_nodes_of_oikaze_run() {
-    let shell = Shell::new("mpich", "shift; exec /bin/sh -c \"$*\"");
-    for (options, here) in
-        [(&["-n", "4"][..], [4; 4]), (&["-n", "4", "--hosts", "a:3,b:1"], [3, 3, 3, 1])]
-    {
-        let mut command = mpi_nodes(options, "adds");
-        let (status, out, err) = finish(command.env("OIKAZE_RSH", shell.command()));
-        assert_eq!(status, Some(0), "{out}{err}");
-        for (rank, here) in here.iter().enumerate() {
-            let line = format!("[{rank}] mpi {rank} of 4 on a host of {here} has 6, universe 4\n");
-            assert!(out.contains(&line), "{line} is not in:\n{out}{err}");
-        }
-    }
-}
-
-/// LAUNCH-10.3: nodes in namespaces of the network are on hosts of their own.
-#[test]
-#[ignore = "needs libmpich-dev; cargo xtask test-all"]
-fn program_of_mpich_runs_in_namespaces() {
-    let Some(_turn) = namespaces() else { return };
-    let (status, out, err) = finish(&mut mpi_nodes(&["-n", "2", "--netns"], "adds"));
-    assert_eq!(status, Some(0), "{out}{err}");
-    assert!(out.contains("[1] mpi 1 of 2 on a host of 1 has 1"), "{out}{err}");
-}
-
-/// LAUNCH-10.5, LAUNCH-10.6.
-#[test]
-#[ignore = "needs libmpich-dev; cargo xtask test-all"]
-fn nodes_of_mpich_that_end_in_other_ways_end_the_job() {
-    for (what, status, words) in [
-        (
-            "aborts",
-            3,
-            &["node 1 aborted the job: MPI_Abort with status 3; the job ends with 3"][..],
-        ),
-        ("exits", 1, &["node 1 ended with status 0 without MPI_Finalize"]),
-        ("absent", 1, &["waits in MPI for node 2, which has ended"]),
-    ] {
-        let said = ends(&mut mpi_nodes(&["-n", "3"], what), status, words);
-        assert!(!said.contains("--timeout"), "{what}: {said}");
-    }
-}
-
-/// Begin of a script that asks a PMI-1 server: `ask LINE` prints its answer.
-const ASK: &str =
-    "ask() { printf '%s\\n' \"$1\" >&$PMI_FD; read line <&$PMI_FD && echo \"$line\"; }";
-
-/// Returns the command that runs a script as nodes. `sh` of Debian knows no descriptors above 9.
-fn pmi_script(options: &[&str], script: &str) -> Command {
-    let mut command = oikaze(&["run"]);
-    command.args(options).args(["--", "/bin/bash", "-c", script]);
-    command
-}
-
-/// LAUNCH-10.2, LAUNCH-10.4: without an MPI library.
-#[test]
-fn values_go_to_all_nodes_at_the_barrier() {
-    let script = format!(
-        "{ASK}; ask 'cmd=init pmi_version=1 pmi_subversion=1'; ask cmd=get_universe_size
-         ask \"cmd=put key=k$PMI_RANK value=of-$PMI_RANK\"
-         ask cmd=barrier_in; ask 'cmd=get key=k0'; ask 'cmd=get key=k2'; ask cmd=finalize"
-    );
-    let shell = Shell::new("values", "shift; exec /bin/sh -c \"$*\"");
-    for options in [&["-n", "3"][..], &["--hosts", "a:2,b:1"]] {
-        let mut command = pmi_script(options, &script);
-        let (status, out, err) = finish(command.env("OIKAZE_RSH", shell.command()));
-        assert_eq!(status, Some(0), "{out}{err}");
-        for rank in 0..3 {
-            for line in
-                ["cmd=universe_size rc=0 size=3", "value=of-0", "value=of-2", "finalize_ack"]
-            {
-                let is_there = |printed: &str| {
-                    printed.starts_with(&format!("[{rank}] ")) && printed.contains(line)
-                };
-                assert!(out.lines().any(is_there), "{rank}: {line} is not in:\n{out}{err}");
-            }
-        }
-    }
-}
-
-/// LAUNCH-10.5: no node waits for one that has gone, wherever it runs.
-#[test]
-fn node_that_ends_before_the_barrier_ends_the_job() {
-    // The node that waits hears of it: its connection ends.
-    let script = format!("{ASK}; [ $PMI_RANK = 1 ] && exit 0; ask cmd=barrier_in; echo went on");
-    let shell = Shell::new("gone", "shift; exec /bin/sh -c \"$*\"");
-    for options in [&["-n", "2"][..], &["--hosts", "a,b"]] {
-        let mut command = pmi_script(options, &script);
-        command.env("OIKAZE_RSH", shell.command());
-        ends(&mut command, 1, &["node 0 waits in MPI for node 1, which has ended"]);
-    }
-    let script = format!("{ASK}; ask 'cmd=init pmi_version=1'; exit 0");
-    ends(&mut pmi_script(&[], &script), 1, &["node 0 ended with status 0 without MPI_Finalize"]);
-}
-
-/// LAUNCH-10.6.
-#[test]
-fn requests_that_make_no_sense_are_named() {
-    for (line, words) in [
-        ("nonsense", &["node 0: the PMI-1 server does not know \"nonsense\""][..]),
-        ("cmd=get_ranks2hosts", &["does not know \"cmd=get_ranks2hosts\""]),
-        ("cmd=put\\033[2J", &["bytes that are not text"]),
-        ("cmd=publish_name service=a port=b", &["keeps no names of MPI services"]),
-        ("mcmd=spawn\\nnprocs=1\\nendcmd", &["MPI_Comm_spawn: a job of `oikaze run`"]),
-        ("cmd=abort exitcode=7 message=too cold", &["MPI_Abort with status 7: too cold"]),
-    ] {
-        let script = format!("printf '{line}\\n' >&$PMI_FD; read line <&$PMI_FD; exit 7");
-        ends(&mut pmi_script(&[], &script), 7, words);
-    }
-}
-
-/// LAUNCH-10.7.
-#[test]
-fn node_that_has_lost_its_variables_is_no_node_of_a_pmi_launcher() {
-    let mut command = oikaze(&["run", "-n", "2", "--failure-time", "1000", "--"]);
-    let lost = ["OIKAZE_STORE", "OIKAZE_RANK", "OIKAZE_SIZE", "OIKAZE_SECRET_FD"];
-    command.arg("env").args(lost.map(|name| format!("--unset={name}")));
-    command.args([OIKAZE, "hello"]);
-    let (status, out, err) = finish(&mut command);
-    assert_ne!(status, Some(0), "{out}{err}");
-    assert!(err.contains("let the OIKAZE_ variables pass"), "{out}{err}");
 }
