@@ -71,7 +71,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_MACHINE=NAME     take a node to be on a machine of this name, as tests of hierarchies do [default: the real one]
   OIKAZE_CACHE_DIR=DIR    directory on --hosts for the command and the files that are sent there [default: ~/.cache/oikaze]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
-  OIKAZE_FLOWS=N          source ports of bulk to one peer, 1 to 16, where the network caps each UDP flow [default: 1]
+  OIKAZE_FLOWS=N          source ports of bulk to one peer where the network caps each UDP flow: 1 to 16, or auto for as many as pay [default: 1]
   OIKAZE_WITHOUT=NAME,... switch features off, to test their replacements:
                           {features}
 

@@ -125,7 +125,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     .unwrap_or(u32::MAX);
             buffer = buffer.min(settings.receive_buffer);
             let bulk_port = link.properties().bulk_port.unwrap_or(0);
-            settings.flows = settings.flows.min(link.properties().flows);
+            settings.flows = settings.flows.within(link.properties().flows);
             let (datagram_max, here) =
                 (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
             settings.private_seed = match private_seed {

@@ -6,7 +6,8 @@ use super::seal::Seal;
 use oikaze_os::inherited;
 use oikaze_os::net::Ports;
 use oikaze_os::secrets::secret::Secret;
-use oikaze_protocol::limits::{FLOWS_MAX, NODES_MAX};
+use oikaze_protocol::limits::NODES_MAX;
+use oikaze_protocol::wind::FlowCount;
 use oikaze_protocol::wind::congestion::Algorithm;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,7 +43,7 @@ pub const FAULT: &str = "OIKAZE_FAULT";
 pub const SEAL: &str = "OIKAZE_SEAL";
 /// Congestion control algorithm: `delay` or `cubic`.
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
-/// Number of UDP source ports over which bulk to one peer is sprayed, from 1 to 16.
+/// Number of UDP source ports over which bulk to one peer is sprayed: `auto` or 1 to 16.
 pub const FLOWS: &str = "OIKAZE_FLOWS";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
@@ -93,7 +94,7 @@ pub struct Settings {
     /// Congestion control algorithm; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
     /// Number of source ports of bulk to one peer; 1 if absent.
-    pub flows: Option<u8>,
+    pub flows: Option<FlowCount>,
     /// Time that a wait lasts before one line on stderr explains it. Zero: no wait is explained. 5
     /// s if absent (MEM-21.1).
     pub explain_after: Option<Duration>,
@@ -176,9 +177,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     let machine = lookup(MACHINE).filter(|text| !text.is_empty());
     let seal = optional(lookup, SEAL, "full, integrity, crc or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
-    let flows = optional(lookup, FLOWS, "a number from 1 to 16", |text| {
-        text.parse().ok().filter(|flows| (1..=FLOWS_MAX).contains(flows))
-    })?;
+    let flows = optional(lookup, FLOWS, "auto or a number from 1 to 16", |text| text.parse().ok())?;
     let explain_after = optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| {
         text.parse().ok().map(Duration::from_millis)
     })?;
@@ -332,7 +331,7 @@ mod tests {
             fault: Some("loss=0.05".into()),
             seal: Some(Seal::Integrity),
             congestion: Some(Algorithm::Cubic),
-            flows: Some(4),
+            flows: Some(FlowCount::Auto),
             explain_after: Some(Duration::ZERO),
             keep_going: true,
             machine: Some("a".into()),

@@ -82,6 +82,15 @@ pub const FAST_PATH_ROUNDS: u16 = 3;
 pub const BULK_PORT_ROUNDS: u8 = 3;
 /// Maximum number of flows over which a node sprays bulk to one peer (WIND-14.1).
 pub const FLOWS_MAX: u8 = 16;
+/// Minimum time over which the rate is measured while the number of flows is chosen (WIND-14.7).
+pub const FLOW_TRIAL_INTERVAL_MIN: Duration = Duration::from_millis(20);
+/// Number of round trips over which the rate is measured, if they take longer.
+pub const FLOW_TRIAL_ROUND_TRIPS: u32 = 16;
+/// Minimum time after a trial of another number of flows that did not pay before the next one. It
+/// doubles with each up to [`FLOW_TRIAL_WAIT_MAX`].
+pub const FLOW_TRIAL_WAIT_MIN: Duration = Duration::from_secs(2);
+/// Maximum time between two trials of another number of flows.
+pub const FLOW_TRIAL_WAIT_MAX: Duration = Duration::from_secs(240);
 /// Number of rounds in a row in which a flow of bulk must carry nothing, while others do, before
 /// the sender gives it up (WIND-14.5).
 pub const FLOW_SILENT_ROUNDS: u8 = 3;

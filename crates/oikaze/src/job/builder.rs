@@ -299,6 +299,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze_protocol::wind::FlowCount;
 
     fn of_user() -> Settings {
         Settings {
@@ -308,7 +309,7 @@ mod tests {
             fault: Some("loss=0.1".into()),
             seal: Some(Seal::Header),
             congestion: Some(CongestionControl::Delay),
-            flows: Some(4),
+            flows: Some(FlowCount::Fixed(4)),
             explain_after: Some(Duration::from_secs(3)),
             keep_going: true,
             machine: Some("a".into()),
@@ -333,7 +334,7 @@ mod tests {
             fault: Some("loss=0.1".into()),
             seal: Some(Seal::Crc),
             congestion: Some(CongestionControl::Cubic),
-            flows: Some(4),
+            flows: Some(FlowCount::Fixed(4)),
             explain_after: Some(Duration::ZERO),
             keep_going: false,
             machine: Some("a".into()),

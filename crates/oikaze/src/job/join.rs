@@ -313,7 +313,7 @@ fn setup(
         failure_time,
         datagram_max: u16::MAX,
         congestion,
-        flows: bootstrap.settings().flows.unwrap_or(1),
+        flows: bootstrap.settings().flows.unwrap_or_default(),
         seal,
         private_seed: random()?,
         ..Settings::default()

@@ -4,7 +4,7 @@
 use super::congestion::Gate;
 use super::handshake::{Handshake, Heard};
 use super::keys::Keys;
-use super::lanes::{PerLane, Sending};
+use super::lanes::{FlowMaker, PerLane, Sending};
 use super::mtu::Mtu;
 use crate::Rank;
 use crate::limits::{
@@ -32,7 +32,7 @@ use crate::wind::send::message::{Message, Token};
 use crate::wind::send::mode::AckPath;
 use crate::wind::send::outgoing::Sizes;
 use crate::wind::send::queue::Outbox;
-use crate::wind::settings::Settings;
+use crate::wind::settings::{FlowCount, Settings};
 use crate::wire::header::Lane;
 use crate::wire::hello::Introduction;
 use alloc::boxed::Box;
@@ -424,7 +424,7 @@ impl Connection {
             usize::from(self.settings.datagram_max.min(them.datagram_max)).max(DATAGRAM_MIN);
         self.mtu = Mtu::new(datagram_max);
         let buffer = u64::from(them.receive_buffer);
-        let window = self.settings.window_max.min(buffer);
+        let window = self.flow_maker().window_max;
         let nodes = self.handshake.me.nodes;
         for (sending, most) in
             self.sending.both_mut().into_iter().zip([window.min(SMALL_WINDOW_MAX), window])
@@ -432,15 +432,31 @@ impl Connection {
             sending.controller = self.settings.congestion.controller(datagram_max as u64, most);
             sending.gate = Gate::new(buffer, nodes);
         }
-        if them.bulk_port != 0 {
-            let flows = self.settings.flows.clamp(1, FLOWS_MAX);
-            let algorithm = self.settings.congestion;
-            let make = || algorithm.controller(datagram_max as u64, window);
-            self.sending.bulk.set_flows(flows, window, make);
+        if let (true, FlowCount::Fixed(count)) = (them.bulk_port != 0, self.settings.flows) {
+            self.sending.bulk.use_flows(count.min(FLOWS_MAX), self.flow_maker());
         }
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);
         self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit);
+    }
+
+    /// Returns what makes flows of bulk.
+    fn flow_maker(&self) -> FlowMaker {
+        let buffer = self.handshake.them.map_or(0, |them| them.receive_buffer);
+        FlowMaker {
+            algorithm: self.settings.congestion,
+            datagram: self.mtu.size() as u64,
+            window_max: self.settings.window_max.min(buffer.into()),
+        }
+    }
+
+    /// Lets the number of flows of bulk follow what was acknowledged, if the user wants that
+    /// (WIND-14.7).
+    pub(super) fn weigh_flows(&mut self, now: Time, bytes: u64) {
+        if self.settings.flows == FlowCount::Auto && self.bulk_port().is_some() {
+            let (limited, maker) = (self.outbox.has_bulk(), self.flow_maker());
+            self.sending.bulk.weigh_flows(now, bytes, limited, maker);
+        }
     }
 
     /// Acts on the effect of a handshake frame.

@@ -2,7 +2,7 @@
 
 mod spray;
 
-use super::congestion::{Controller, Gate, Sample};
+use super::congestion::{Algorithm, Controller, FlowClimber, Gate, Sample};
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
 use crate::wind::recovery::in_flight::{Acked, Flight};
@@ -67,14 +67,25 @@ pub(super) struct FlowControl {
     limited: bool,
 }
 
+/// Makes the flows beyond the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowMaker {
+    pub algorithm: Algorithm,
+    /// Bytes of a full datagram.
+    pub datagram: u64,
+    /// Maximum number of bytes in flight by each flow, and by all together.
+    pub window_max: u64,
+}
+
 /// Flows of a lane beyond the first, and the train being sent.
-#[derive(Default)]
 pub(super) struct Spray {
     more: Vec<FlowControl>,
+    /// Number of flows in use, with the first one.
+    used: u8,
     /// Maximum number of bytes in flight by all flows together.
     most: u64,
-    /// Whether only the first flow may be used.
-    is_stopped: bool,
+    /// Chooses how many flows are in use, if that is not fixed.
+    climber: Option<FlowClimber>,
     /// Flow that sends the current train.
     flow: u8,
     /// When the train began, its bytes, and the length of its latest datagram.

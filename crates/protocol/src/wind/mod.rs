@@ -39,4 +39,4 @@ pub use metrics::snapshot::{Latencies, Snapshot, Standing};
 pub use recv::prediction::Expected;
 pub use send::message::{Body, Charge, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
 pub use send::mode::SendMode;
-pub use settings::Settings;
+pub use settings::{FlowCount, FlowCountSyntax, Settings};

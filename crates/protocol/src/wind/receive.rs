@@ -468,6 +468,9 @@ impl Connection {
         outbox.grant(ack.fields.credit.min(outbox.credit_possible()));
         outbox.advance(events);
         self.detect_lost(now, lane);
+        if lane == Lane::Bulk && acked.bytes > 0 {
+            self.weigh_flows(now, acked.bytes);
+        }
         self.weigh_sizes(now, lane);
         self.after_acknowledgement(now, ack, refused_any);
         true

@@ -5,6 +5,60 @@ use crate::limits;
 use crate::wire::seal::SealKind;
 use core::time::Duration;
 
+/// Number of flows over which the bulk of a connection is sprayed (WIND-14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowCount {
+    /// This number, from 1 to [`FLOWS_MAX`](limits::FLOWS_MAX).
+    Fixed(u8),
+    /// As many as pay (WIND-14.7).
+    Auto,
+}
+
+impl FlowCount {
+    /// Returns the number that a link with `most` flows can have.
+    #[must_use]
+    pub fn within(self, most: u8) -> FlowCount {
+        match self {
+            FlowCount::Fixed(count) => FlowCount::Fixed(count.min(most).max(1)),
+            FlowCount::Auto if most <= 1 => FlowCount::Fixed(1),
+            FlowCount::Auto => FlowCount::Auto,
+        }
+    }
+}
+
+impl Default for FlowCount {
+    fn default() -> FlowCount {
+        FlowCount::Fixed(1)
+    }
+}
+
+/// Error for a text that is not a number of flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such number of flows; write auto or a number from 1 to {}", limits::FLOWS_MAX)]
+pub struct FlowCountSyntax;
+
+impl core::str::FromStr for FlowCount {
+    type Err = FlowCountSyntax;
+
+    fn from_str(text: &str) -> Result<FlowCount, FlowCountSyntax> {
+        match text.parse() {
+            Ok(count) if (1..=limits::FLOWS_MAX).contains(&count) => Ok(FlowCount::Fixed(count)),
+            _ if text == "auto" => Ok(FlowCount::Auto),
+            _ => Err(FlowCountSyntax),
+        }
+    }
+}
+
+/// Writes what [`FromStr`](core::str::FromStr) reads.
+impl core::fmt::Display for FlowCount {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            FlowCount::Fixed(count) => write!(f, "{count}"),
+            FlowCount::Auto => f.write_str("auto"),
+        }
+    }
+}
+
 /// Settings of one connection. The defaults fit a LAN.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -31,9 +85,8 @@ pub struct Settings {
     pub receive_buffer: u32,
     /// Congestion control algorithm.
     pub congestion: Algorithm,
-    /// Number of flows over which bulk is sprayed (WIND-14.1), at most
-    /// [`FLOWS_MAX`](limits::FLOWS_MAX).
-    pub flows: u8,
+    /// Number of flows over which bulk is sprayed (WIND-14.1).
+    pub flows: FlowCount,
     /// Seal at the end of every datagram except those of the handshake.
     pub seal: SealKind,
     /// Random number that no other node knows. It chooses the datagram numbers that are skipped
@@ -54,7 +107,7 @@ impl Default for Settings {
             datagram_max: limits::DATAGRAM_ETHERNET,
             receive_buffer: limits::RECEIVE_BUFFER,
             congestion: Algorithm::default(),
-            flows: 1,
+            flows: FlowCount::default(),
             seal: SealKind::EndToEnd,
             private_seed: 0,
         }

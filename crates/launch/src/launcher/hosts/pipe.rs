@@ -14,6 +14,7 @@ use crate::launcher::word::Word;
 use crate::pmi::{PmiNews, PmiOrder};
 use crate::{Ports, Seal, Secret, Settings};
 use oikaze_protocol::Rank;
+use oikaze_protocol::wind::FlowCount;
 use oikaze_protocol::wind::congestion::Algorithm;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -56,7 +57,7 @@ pub struct Order {
     fault: Option<String>,
     seal: Option<String>,
     congestion: Option<String>,
-    flows: Option<u8>,
+    flows: Option<String>,
     explain_after_ms: Option<u64>,
     keep_going: bool,
     /// Set if the secret goes into the nodes' environment.
@@ -109,7 +110,7 @@ impl Order {
             fault: settings.fault.clone(),
             seal: settings.seal.map(|seal| seal.to_string()),
             congestion: settings.congestion.map(|algorithm| algorithm.to_string()),
-            flows: settings.flows,
+            flows: settings.flows.map(|flows| flows.to_string()),
             explain_after_ms: settings.explain_after.map(milliseconds),
             keep_going: settings.keep_going,
             secret_in_environment: false,
@@ -136,6 +137,10 @@ impl Order {
             Some(text) => Some(text.parse::<Algorithm>().ok()?),
             None => None,
         };
+        let flows = match &self.flows {
+            Some(text) => Some(text.parse::<FlowCount>().ok()?),
+            None => None,
+        };
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();
@@ -148,7 +153,7 @@ impl Order {
             fault,
             seal,
             congestion,
-            flows: self.flows,
+            flows,
             keep_going,
             explain_after,
             // Concerns single nodes, and comes with their environment.

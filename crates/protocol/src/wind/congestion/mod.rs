@@ -4,6 +4,7 @@
 mod competition;
 mod cubic;
 mod delay;
+mod flow_climber;
 mod pacer;
 mod receive_share;
 mod send_gate;
@@ -12,6 +13,7 @@ mod tests;
 
 pub use cubic::Cubic;
 pub use delay::Delay;
+pub(super) use flow_climber::FlowClimber;
 pub use receive_share::Shares;
 pub(super) use send_gate::{Gate, Marks};
 

@@ -1,10 +1,10 @@
 //! Several flows of the bulk lane (WIND-14): a flow is a source port of the sender. Trains of
 //! datagrams are sprayed over the flows. Each flow has its own congestion controller and pace.
 
-use super::{FlowControl, Sending, Spray};
+use super::{FlowControl, FlowMaker, Sending, Spray};
 use crate::limits::{DATAGRAM_MAX, FIRST_PORT_BULK_MAX};
 use crate::time::Time;
-use crate::wind::congestion::{Controller, Gate, Sample};
+use crate::wind::congestion::{Controller, FlowClimber, Gate, Sample};
 use crate::wind::recovery::flow::FlowRecord;
 use crate::wind::recovery::in_flight::Acked;
 use alloc::boxed::Box;
@@ -14,34 +14,91 @@ impl Spray {
     fn get(&self, flow: u8) -> Option<&FlowControl> {
         usize::from(flow).checked_sub(1).and_then(|at| self.more.get(at))
     }
+
+    /// Returns `true` if the current train has room for another datagram like its latest one.
+    fn train_goes_on(&self, now: Time) -> bool {
+        let (began, bytes, latest) = self.train;
+        began == now && bytes + latest <= DATAGRAM_MAX
+    }
+}
+
+impl FlowMaker {
+    fn spray(&self, climber: Option<FlowClimber>) -> Box<Spray> {
+        let (flow, train) = (0, (Time(0), 0, 0));
+        Box::new(Spray { more: Vec::new(), used: 1, most: self.window_max, climber, flow, train })
+    }
+
+    fn flow(&self) -> FlowControl {
+        let controller = self.algorithm.controller(self.datagram, self.window_max);
+        FlowControl { controller, gate: Gate::default(), limited: false }
+    }
 }
 
 impl Sending {
-    /// Lets the lane have `count` flows, each with a window of at most `most` bytes, and with that
-    /// of all together.
-    pub fn set_flows(
-        &mut self,
-        count: u8,
-        most: u64,
-        mut make: impl FnMut() -> Box<dyn Controller>,
-    ) {
-        self.flight.set_flows(usize::from(count));
-        let mut more = || FlowControl { controller: make(), gate: Gate::default(), limited: false };
-        let more: Vec<FlowControl> = (1..count).map(|_| more()).collect();
-        self.spray = (!more.is_empty()).then(|| Box::new(Spray { more, most, ..Spray::default() }));
+    /// Uses `count` flows from now on. Flows that are no longer in use stay known while they have
+    /// something in flight.
+    pub fn use_flows(&mut self, count: u8, maker: FlowMaker) {
+        if count <= 1 && self.spray.is_none() {
+            return;
+        }
+        let spray = self.spray.get_or_insert_with(|| maker.spray(None));
+        let beyond = usize::from(count).saturating_sub(1);
+        if beyond > spray.more.len() {
+            self.flight.set_flows(1 + beyond);
+            spray.more.resize_with(beyond, || maker.flow());
+        }
+        spray.used = count;
     }
 
-    /// Returns `true` if the lane has one flow.
+    /// Lets the number of flows follow what was acknowledged (WIND-14.7). `limited` tells whether
+    /// content waits that window, pace or grant hold up.
+    pub fn weigh_flows(&mut self, now: Time, bytes: u64, limited: bool, maker: FlowMaker) {
+        if self.spray.is_none() && !limited {
+            return;
+        }
+        let (round_trip, flows) = (self.flight.slowest().smoothed(), self.flows());
+        let is_silent = |flow: u8| self.flight.flow(flow).is_silent();
+        let any_silent = (0..flows).any(is_silent);
+        let fewer_carry = !(0..flows.div_ceil(2)).all(is_silent);
+        let spray = self.spray.get_or_insert_with(|| maker.spray(Some(FlowClimber::default())));
+        let Some(climber) = &mut spray.climber else { return };
+        match any_silent {
+            true => climber.flow_is_silent(now, fewer_carry),
+            false => climber.acknowledged(now, bytes, limited, round_trip.unwrap_or_default()),
+        }
+        let wanted = climber.flows();
+        if wanted != flows {
+            self.use_flows(wanted, maker);
+        }
+        self.forget_unused();
+    }
+
+    /// Forgets flows that are no longer in use and have nothing in flight. A lane that is back to
+    /// one flow then costs what it did before.
+    fn forget_unused(&mut self) {
+        let Sending { flight, spray: Some(spray), .. } = self else { return };
+        let known = spray.more.len();
+        while spray.more.len() >= usize::from(spray.used)
+            && flight.flow(spray.more.len() as u8).in_flight() == 0
+        {
+            spray.more.pop();
+        }
+        if spray.more.len() < known {
+            flight.set_flows(1 + spray.more.len());
+        }
+    }
+
+    /// Returns `true` if nothing goes by any flow but the first, or is in flight by another one.
     pub fn is_single(&self) -> bool {
-        self.spray.is_none()
+        self.more().is_empty()
     }
 
-    /// Returns the number of flows.
+    /// Returns the number of flows in use.
     pub fn flows(&self) -> u8 {
-        1 + self.more().len() as u8
+        self.spray.as_ref().map_or(1, |spray| spray.used)
     }
 
-    /// Returns the flows beyond the first.
+    /// Returns the flows beyond the first, even if they are no longer in use.
     fn more(&self) -> &[FlowControl] {
         self.spray.as_ref().map_or(&[], |spray| &spray.more)
     }
@@ -53,7 +110,7 @@ impl Sending {
 
     /// Returns the flow by which the next datagram of bulk may go, if any (WIND-14.2).
     pub fn bulk_flow(&self, now: Time) -> Option<u8> {
-        let Some(spray) = &self.spray else {
+        let Some(spray) = self.spray.as_ref().filter(|spray| !spray.more.is_empty()) else {
             let may_go = (self.probes > 0 || self.gate.is_open(now)) && self.has_room(now);
             return may_go.then_some(0);
         };
@@ -69,25 +126,18 @@ impl Sending {
             return None;
         }
         let may_send = |flow: &u8| usable(flow) && self.flow_has_room(*flow, now);
-        let (began, bytes, latest) = spray.train;
-        let goes_on = began == now && bytes + latest <= DATAGRAM_MAX;
         // Little bulk goes by the first flow, as if there were no other, unless nothing arrives.
         let is_little = self.in_flight() <= 2 * FIRST_PORT_BULK_MAX;
         let first = (is_little && !self.flight.probe.is_silent()).then_some(0);
-        let current = goes_on.then_some(spray.flow);
+        let current = spray.train_goes_on(now).then_some(spray.flow);
         first.filter(may_send).or(current.filter(may_send)).or_else(|| others.find(may_send))
     }
 
     fn is_usable(&self, flow: u8, now: Time) -> bool {
-        match self.is_stopped() {
-            true => flow == 0,
-            false => !self.flight.flow(flow).is_cut(now),
+        match self.flows() {
+            1 => flow == 0,
+            count => flow < count && !self.flight.flow(flow).is_cut(now),
         }
-    }
-
-    /// Returns `true` if only the first flow may be used.
-    fn is_stopped(&self) -> bool {
-        self.spray.as_ref().is_some_and(|spray| spray.is_stopped)
     }
 
     /// Returns the current flow if it is in use, else another one.
@@ -125,11 +175,10 @@ impl Sending {
         }
         let flow = self.bulk_flow(now).unwrap_or_else(|| self.usable_flow(now));
         self.flight.flow = flow;
-        if let Some(spray) = &mut self.spray {
-            let (began, _, latest) = spray.train;
-            if flow != spray.flow || began != now {
-                (spray.flow, spray.train) = (flow, (now, 0, latest));
-            }
+        if let Some(spray) = &mut self.spray
+            && (flow != spray.flow || !spray.train_goes_on(now))
+        {
+            (spray.flow, spray.train) = (flow, (now, 0, spray.train.2));
         }
     }
 
@@ -266,14 +315,10 @@ impl Sending {
         self.more_mut().iter_mut().for_each(|more| more.gate.set_now(now));
     }
 
-    /// Returns the number of flows that may be used.
-    pub fn flows_in_use(&self) -> u8 {
-        1 + self.more_in_use().len() as u8
-    }
-
-    /// Returns the flows beyond the first that may be used.
+    /// Returns the flows beyond the first that are in use.
     fn more_in_use(&self) -> &[FlowControl] {
-        if self.is_stopped() { &[] } else { self.more() }
+        let count = usize::from(self.flows()).saturating_sub(1);
+        self.more().get(..count).unwrap_or_default()
     }
 
     /// Returns the window of all flows together.
@@ -284,18 +329,15 @@ impl Sending {
 
     /// Returns the pace of all flows together in bytes per second; 0 means no limit.
     pub fn pace(&self) -> u64 {
-        let mut paces =
-            self.more_in_use().iter().map(|more| more.gate.pace()).chain([self.gate.pace()]);
-        match paces.clone().any(|pace| pace == 0) {
-            true => 0,
-            false => paces.by_ref().sum(),
-        }
+        let paces = self.more_in_use().iter().map(|more| more.gate.pace());
+        let paces = paces.chain([self.gate.pace()]);
+        if paces.clone().any(|pace| pace == 0) { 0 } else { paces.sum() }
     }
 
     /// Lets nothing more go by the other flows. What is in flight by them stays theirs.
     pub fn use_first_flow(&mut self) {
         if let Some(spray) = &mut self.spray {
-            spray.is_stopped = true;
+            (spray.used, spray.climber) = (1, None);
         }
     }
 

@@ -97,7 +97,7 @@ impl Connection {
             window: bulk.windows(),
             share: bulk.gate.share(),
             pace: bulk.pace(),
-            flows: bulk.flows_in_use(),
+            flows: bulk.flows(),
             in_flight: small.flight.in_flight() + bulk.flight.in_flight(),
             datagrams_in_flight: small.flight.datagrams() + bulk.flight.datagrams(),
             unsettled: queues.unsettled,

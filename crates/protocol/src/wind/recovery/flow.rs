@@ -85,6 +85,16 @@ impl FlowRecord {
         self.share.as_ref().is_some_and(|share| share.silence.is_cut(now))
     }
 
+    /// Returns `true` if the flow carries nothing, as far as is known.
+    pub fn is_silent(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.silence.rounds > 0)
+    }
+
+    /// Called when the lane is back to one flow.
+    pub(super) fn forget_share(&mut self) {
+        self.share = None;
+    }
+
     /// Holds nothing against the flow any more.
     pub(super) fn forgive(&mut self) {
         if let Some(share) = &mut self.share {

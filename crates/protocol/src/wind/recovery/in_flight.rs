@@ -140,7 +140,7 @@ impl Flight {
         }
     }
 
-    /// Sets the number of flows, which may grow at any time.
+    /// Sets the number of flows, which may grow at any time. Those that go have nothing in flight.
     pub fn set_flows(&mut self, count: usize) {
         if self.more.is_empty() && count > 1 {
             self.record.share_mut().in_flight = self.in_flight;
@@ -148,6 +148,12 @@ impl Flight {
         let mut more = core::mem::take(&mut self.more).into_vec();
         more.resize_with(count.saturating_sub(1), FlowRecord::default);
         self.more = more.into_boxed_slice();
+        if self.more.is_empty() {
+            self.record.forget_share();
+        }
+        if usize::from(self.flow) >= count {
+            self.flow = 0;
+        }
     }
 
     /// Returns what is known of a flow.
@@ -177,7 +183,7 @@ impl Flight {
     }
 
     /// Returns the round trip of the slowest flow.
-    fn slowest(&self) -> &RoundTrip {
+    pub fn slowest(&self) -> &RoundTrip {
         if self.more.is_empty() {
             return &self.record.rtt;
         }

@@ -14,7 +14,7 @@ const LEN: u64 = 1 << 20;
 const CAP: u64 = 100_000_000;
 
 fn settings(flows: u8) -> Settings {
-    Settings { datagram_max: 8952, flows, ..Settings::default() }
+    Settings { datagram_max: 8952, flows: FlowCount::Fixed(flows), ..Settings::default() }
 }
 
 fn bulk(id: u64, len: u64) -> Message {
@@ -95,6 +95,58 @@ fn flows_without_caps_lose_nothing() {
     assert_eq!((lost, seen.spurious_losses), (0, 0), "{seen:#?}");
     let bytes = carried(&world);
     assert!(bytes[..4].iter().all(|bytes| *bytes > 5 << 20), "{bytes:?}");
+}
+
+/// Connects with as many flows as pay, where each is capped, and all of them together.
+fn climbing(each: u64, all: u64) -> World {
+    let auto = Settings { flows: FlowCount::Auto, ..settings(1) };
+    let mut world = World::established(auto, Faults::default(), 7);
+    world.stride = Duration::from_micros(100);
+    world.channel.flows = [FlowFaults { cap: each, ..FlowFaults::default() }; 16];
+    world.channel.all_flows = FlowFaults { cap: all, ..FlowFaults::default() };
+    world
+}
+
+fn flows_in_use(world: &World) -> u8 {
+    world.nodes[0].connection.snapshot().flows
+}
+
+/// WIND-14.7: a network that caps flows gets as many as pay.
+#[test]
+fn as_many_flows_as_pay_are_used() {
+    let cap = CAP / 4;
+    let mut world = climbing(cap, 4 * cap);
+    carry(&mut world, 100);
+    let flows = flows_in_use(&world);
+    assert!((4..=8).contains(&flows), "{flows} flows, where 4 pay");
+    let took = carry(&mut world, 40).as_secs_f64();
+    let ideal = (40 * LEN) as f64 / (4 * cap) as f64;
+    assert!(took < 1.3 * ideal, "{took} s, where {ideal} s is possible");
+    // The caps are lifted, so fewer do as well.
+    world.channel.flows.iter_mut().for_each(|flow| flow.cap = 0);
+    carry(&mut world, 1000);
+    assert!(flows_in_use(&world) < flows, "{} flows, where one suffices", flows_in_use(&world));
+}
+
+/// WIND-14.7: elsewhere one flow is used, with others on trial.
+#[test]
+fn one_flow_is_used_where_more_do_not_pay() {
+    let mut world = climbing(0, CAP / 2);
+    carry(&mut world, 70);
+    let tried = carried(&world)[1];
+    assert!(tried > 0 && flows_in_use(&world) == 1, "{:?}", carried(&world));
+    assert!(world.nodes[0].connection.sending.bulk.is_single(), "the trial left nothing behind");
+    assert!(tried * 8 < 70 * LEN, "{:?}", carried(&world));
+}
+
+/// WIND-14.7: a second flow that carries nothing does not pay.
+#[test]
+fn cut_flow_is_not_kept() {
+    let mut world = climbing(CAP / 4, 0);
+    world.channel.flows[1].is_cut = true;
+    carry(&mut world, 20);
+    assert!(world.channel.flows[1].bytes > 0, "it was tried");
+    assert_eq!(flows_in_use(&world), 1);
 }
 
 /// WIND-14.4: flows of different delay are compared each with itself only.

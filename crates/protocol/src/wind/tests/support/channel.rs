@@ -39,11 +39,33 @@ pub struct FlowFaults {
     pub bytes: u64,
 }
 
+impl FlowFaults {
+    /// Returns when a datagram of `len` bytes has passed, if it does.
+    fn pass(&mut self, now: Time, len: u64, random: &mut Random) -> Option<Time> {
+        self.bytes += len;
+        if self.is_cut || (self.loss > 0.0 && random.chance(self.loss)) {
+            return None;
+        }
+        if self.cap == 0 {
+            return Some(now);
+        }
+        let nanos = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / self.cap);
+        let from = now.max(self.free);
+        if from - now > nanos(1 << 20) {
+            return None;
+        }
+        self.free = from + nanos(len);
+        Some(self.free)
+    }
+}
+
 pub struct Channel {
     pub faults: Faults,
     pub delay: Duration,
     /// Faults of each flow of node 0, beside those of all datagrams.
     pub flows: [FlowFaults; 16],
+    /// Faults that all of them meet together, after that.
+    pub all_flows: FlowFaults,
     random: Random,
     under_way: BTreeMap<(Time, u64), Arrival>,
     count: u64,
@@ -55,6 +77,7 @@ impl Channel {
             faults,
             delay: Duration::from_micros(20),
             flows: [FlowFaults::default(); 16],
+            all_flows: FlowFaults::default(),
             random: Random::new(seed),
             under_way: BTreeMap::new(),
             count: 0,
@@ -91,22 +114,9 @@ impl Channel {
         if arrival.to == 0 || !is_bulk {
             return Some(now);
         }
-        let FlowFaults { cap, loss, is_cut, free, bytes } =
-            &mut self.flows[usize::from(arrival.flow)];
-        *bytes += arrival.bytes.len() as u64;
-        if *is_cut || (*loss > 0.0 && self.random.chance(*loss)) {
-            return None;
-        }
-        if *cap == 0 {
-            return Some(now);
-        }
-        let nanos = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / *cap);
-        let from = now.max(*free);
-        if from - now > nanos(1 << 20) {
-            return None;
-        }
-        *free = from + nanos(arrival.bytes.len() as u64);
-        Some(*free)
+        let flow = &mut self.flows[usize::from(arrival.flow)];
+        let now = flow.pass(now, arrival.bytes.len() as u64, &mut self.random)?;
+        self.all_flows.pass(now, arrival.bytes.len() as u64, &mut self.random)
     }
 
     pub fn next(&self) -> Option<Time> {
