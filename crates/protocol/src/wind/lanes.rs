@@ -88,8 +88,8 @@ pub(super) struct Spray {
     climber: Option<FlowClimber>,
     /// Flow that sends the current train.
     flow: u8,
-    /// When the train began, its bytes, and the length of its latest datagram.
-    train: (Time, usize, usize),
+    /// Bytes of the train, and the length of its latest datagram.
+    train: (usize, usize),
 }
 
 /// Sending state of a lane: the datagrams in flight, and what may be sent.

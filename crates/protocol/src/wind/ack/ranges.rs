@@ -24,6 +24,11 @@ impl RangeSet {
         self.ranges.len()
     }
 
+    /// Returns the range with this index, counted from the smallest.
+    pub fn get(&self, index: usize) -> Option<Range<u64>> {
+        self.ranges.get(index).cloned()
+    }
+
     /// Iterates over the ranges from the smallest.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().cloned()
@@ -151,6 +156,11 @@ impl RangeSet {
             }
             None
         })
+    }
+
+    /// Removes all numbers.
+    pub fn clear(&mut self) {
+        self.ranges.clear();
     }
 
     /// Removes and returns the smallest range.

@@ -3,7 +3,7 @@
 use super::ranges::RangeSet;
 use crate::limits::{
     ACK_DELAY, ACK_EVERY, ACK_PIGGYBACK_TIME, ACK_RANGES_MAX, NUMBERS_AHEAD_MAX,
-    RECEIVED_RANGES_MAX, REFUSALS_MAX,
+    RECEIVED_BULK_RANGES_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX,
 };
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -12,8 +12,14 @@ use crate::wind::recv::refusals::Refusals;
 use crate::wire::acknowledge::{AckFields, RefusedMessage};
 use crate::wire::build::Builder;
 use crate::wire::header::Lane;
+use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 use core::ops::RangeInclusive;
+
+/// Number of ranges that an ACK frame always has room for. A withheld number splits a range in two.
+const ROOM: usize = ACK_RANGES_MAX - 1;
+/// Time that never comes.
+const NEVER: Time = Time(u64::MAX);
 
 /// Ranges of datagram numbers, largest first.
 pub(crate) type Ranges = ArrayVec<RangeInclusive<u64>, ACK_RANGES_MAX>;
@@ -60,10 +66,14 @@ pub(crate) struct ReceivedDatagrams {
     report_from: u64,
     /// Least number recorded since the latest ACK, or `u64::MAX`.
     least_news: u64,
+    /// Numbers that no ACK has reported yet. Kept only once an ACK may not have room for all
+    /// ranges, because most peers are idle, and each costs memory.
+    news: Option<Box<RangeSet>>,
     /// Number of datagrams that must be acknowledged and are not.
     pending: u32,
     due: bool,
-    deadline: Option<Time>,
+    /// Time when an ACK is due, or `NEVER`.
+    deadline: Time,
     ack_policy: AckPolicy,
 }
 
@@ -81,9 +91,10 @@ impl ReceivedDatagrams {
             acknowledged_by: 0,
             report_from: 0,
             least_news: u64::MAX,
+            news: None,
             pending: 0,
             due: false,
-            deadline: None,
+            deadline: NEVER,
             ack_policy: AckPolicy::new(),
         }
     }
@@ -125,15 +136,45 @@ impl ReceivedDatagrams {
         if let Some(begin) = self.seen.keep_last() {
             self.floor = self.floor.max(begin);
         }
+        self.news = None;
+    }
+
+    /// Returns the number of ranges that are remembered.
+    fn ranges_max(&self) -> usize {
+        match self.lane {
+            Lane::Small => RECEIVED_RANGES_MAX,
+            Lane::Bulk => RECEIVED_BULK_RANGES_MAX,
+        }
+    }
+
+    /// Returns the index of the first range of which the peer may not know.
+    fn first_unconfirmed(&self) -> usize {
+        self.seen.pieces_below(self.report_from)
+    }
+
+    /// Notes a number that no ACK has reported.
+    fn note_news(&mut self, number: u64) {
+        if let Some(news) = &mut self.news {
+            news.insert(number..number + 1);
+        } else if self.seen.pieces() >= ACK_RANGES_MAX / 2 {
+            let first = self.first_unconfirmed();
+            if self.seen.pieces() - first >= ACK_RANGES_MAX / 2 {
+                // Which of these few ranges are new does not matter.
+                let mut news = self.seen.clone();
+                news.remove(0..self.report_from);
+                self.news = Some(Box::new(news));
+            }
+        }
     }
 
     /// Records an accepted datagram, and decides when to acknowledge it (WIND-3.3, WIND-3.8).
     pub fn record(&mut self, number: u64, now: Time, wants: Wants) {
         let next = number == self.largest + 1;
         self.seen.insert(number..number + 1);
-        while self.seen.pieces() > RECEIVED_RANGES_MAX {
+        while self.seen.pieces() > self.ranges_max() {
             if let Some(range) = self.seen.forget_first() {
                 self.floor = range.end;
+                self.news.iter_mut().for_each(|news| news.remove(0..range.end));
             }
         }
         if number > self.largest {
@@ -142,6 +183,7 @@ impl ReceivedDatagrams {
         }
         self.report_from = self.report_from.min(number);
         self.least_news = self.least_news.min(number);
+        self.note_news(number);
         if wants == Wants::Nothing {
             return;
         }
@@ -151,15 +193,16 @@ impl ReceivedDatagrams {
         let others_wait = |deadline: Time| {
             deadline > now + ACK_PIGGYBACK_TIME && deadline < now + (ACK_DELAY - ACK_PIGGYBACK_TIME)
         };
+        let is_first = !others_wait(self.deadline);
         let held = match wants {
-            Wants::Answer => self.ack_policy.asked(now, !self.deadline.is_some_and(others_wait)),
+            Wants::Answer => self.ack_policy.asked(now, is_first),
             _ => None,
         };
         // A number that does not follow the largest means that one is missing or late.
         let at_once = wants == Wants::AtOnce || (wants == Wants::Answer && held.is_none());
         self.due |= at_once || !next || self.pending >= ACK_EVERY;
         let latest = held.unwrap_or(now + ACK_DELAY);
-        self.deadline = Some(self.deadline.map_or(latest, |deadline| deadline.min(latest)));
+        self.deadline = self.deadline.min(latest);
     }
 
     /// Called when a datagram with a message of this node is sent.
@@ -178,7 +221,7 @@ impl ReceivedDatagrams {
     }
 
     pub fn is_due(&self, now: Time) -> bool {
-        self.due || self.deadline.is_some_and(|deadline| deadline <= now)
+        self.due || self.deadline <= now
     }
 
     /// Returns `true` if an ACK would say anything new.
@@ -187,7 +230,35 @@ impl ReceivedDatagrams {
     }
 
     pub fn deadline(&self) -> Option<Time> {
-        self.deadline
+        (self.deadline < NEVER).then_some(self.deadline)
+    }
+
+    /// Chooses the ranges for an ACK frame: first those with news, the oldest first, and then the
+    /// largest (WIND-14.3). Returns the index from which on all are chosen. Puts the indices of
+    /// others into `low`, in ascending order.
+    fn choose(&self, low: &mut ArrayVec<usize, ROOM>) -> usize {
+        let (first, count) = (self.first_unconfirmed(), self.seen.pieces());
+        if count - first <= ROOM {
+            return first;
+        }
+        for range in self.news.iter().flat_map(|news| news.iter()) {
+            let index = self.seen.pieces_below(range.start);
+            // The largest range always has a place.
+            if low.last() != Some(&index) && (low.len() + 1 >= ROOM || low.try_push(index).is_err())
+            {
+                break;
+            }
+        }
+        let (mut left, mut top) = (ROOM - low.len(), count);
+        while left > 0 && top > first {
+            top -= 1;
+            if low.last() == Some(&top) {
+                low.pop();
+            } else {
+                left -= 1;
+            }
+        }
+        top
     }
 
     /// Lists the ranges for an ACK frame, largest first, without the number that is withheld. The
@@ -198,21 +269,10 @@ impl ReceivedDatagrams {
             return ranges.push(1..=self.largest);
         }
         let withheld = withheld.unwrap_or(u64::MAX);
-        // With many gaps, half of the ranges are the largest ones, and half are those from the
-        // least new number on. A datagram of a slow flow arrives below many others (WIND-14.3).
-        let count = self.seen.pieces();
-        let omitted = match count - self.seen.pieces_below(self.report_from) < ACK_RANGES_MAX {
-            true => 0..0,
-            false => {
-                let low = self.seen.pieces_below(self.least_news) + ACK_RANGES_MAX / 2;
-                low..(count - ACK_RANGES_MAX / 2).max(low)
-            }
-        };
-        let ranges_down = (0..count).rev().zip(self.seen.iter().rev());
-        for (_, range) in ranges_down
-            .filter(|(index, _)| !omitted.contains(index))
-            .take_while(|(_, range)| range.end > self.report_from)
-        {
+        let mut low = ArrayVec::new();
+        let top = self.choose(&mut low);
+        let chosen = (top..self.seen.pieces()).rev().chain(low.into_iter().rev());
+        for range in chosen.filter_map(|index| self.seen.get(index)) {
             let (low, high) = (range.start.max(self.report_from), range.end - 1);
             // A withheld number splits its range in two.
             let cut = (low..=high).contains(&withheld);
@@ -253,17 +313,34 @@ impl ReceivedDatagrams {
                 builder.group_acknowledge(stream, ranges.iter().cloned(), fields, &refused);
             }
         }
-        self.least_news = u64::MAX;
-        self.pending = 0;
-        self.due = false;
-        self.deadline = None;
+        (self.pending, self.due, self.deadline) = match self.forget_news(ranges) {
+            0 => (0, false, NEVER),
+            // This one may be withheld.
+            1 => (1, false, now + ACK_DELAY),
+            _ => (1, true, NEVER),
+        };
         (self.largest, through)
+    }
+
+    /// Forgets the news that an ACK of these ranges brings. Returns the number of ranges of others,
+    /// for which it had no room.
+    fn forget_news(&mut self, ranges: &Ranges) -> usize {
+        self.least_news = u64::MAX;
+        let Some(news) = &mut self.news else { return 0 };
+        if ranges.len() < ROOM {
+            news.clear();
+        } else {
+            ranges.iter().for_each(|range| news.remove(*range.start()..*range.end() + 1));
+        }
+        self.least_news = news.get(0).map_or(u64::MAX, |range| range.start);
+        news.pieces()
     }
 
     /// Called when the datagram with an ACK frame was acknowledged, so that the peer knows the
     /// content of the frame.
     pub fn confirm(&mut self, largest: u64) {
-        self.report_from = self.report_from.max(largest);
+        // What came since the latest ACK was in none that could be confirmed.
+        self.report_from = self.report_from.max(largest.min(self.least_news));
     }
 }
 
@@ -290,31 +367,81 @@ mod tests {
         due
     }
 
-    /// WIND-3.3, WIND-14.3: what came late is told, however many gaps are above it.
-    #[test]
-    fn late_datagram_below_many_gaps_is_listed() {
-        let mut arrivals = ReceivedDatagrams::new(Lane::Bulk, 0);
-        let listed = |arrivals: &ReceivedDatagrams| {
-            let mut ranges = Ranges::new();
-            arrivals.list(None, &mut ranges);
-            assert!(ranges.windows(2).all(|pair| pair[0].start() > pair[1].end()), "{ranges:?}");
-            ranges
-        };
-        for number in 1..100 {
-            arrivals.record(2 * number, Time(0), Wants::Acknowledgement);
-        }
-        let ranges = listed(&arrivals);
-        assert!(ranges.is_full() && ranges[0] == (198..=198), "{ranges:?}");
+    /// Writes an ACK, and returns its ranges.
+    fn told(arrivals: &mut ReceivedDatagrams) -> Ranges {
+        let mut ranges = Ranges::new();
+        arrivals.list(None, &mut ranges);
+        assert!(ranges.windows(2).all(|pair| pair[0].start() > pair[1].end()), "{ranges:?}");
         let mut bytes = alloc::vec::Vec::new();
         let seal = crate::wire::SealKind::EndToEnd;
         let mut builder = Builder::new(&mut bytes, 1, 1, seal, 1232);
         let reported = (&mut Refusals::default(), 0);
         arrivals.write(Time(0), (None, &ranges), 0, false, reported, &mut builder);
         builder.finish(None);
-        arrivals.record(51, Time(0), Wants::Acknowledgement);
-        let ranges = listed(&arrivals);
-        assert!(ranges.contains(&(50..=52)) && ranges[0] == (198..=198), "{ranges:?}");
-        assert!(ranges.len() > ACK_RANGES_MAX - 2, "{ranges:?}");
+        ranges
+    }
+
+    /// Records the even numbers up to `2 * count`, and tells all of them.
+    fn every_second(count: u64) -> ReceivedDatagrams {
+        let mut arrivals = ReceivedDatagrams::new(Lane::Bulk, 0);
+        for number in 1..=count {
+            arrivals.record(2 * number, Time(0), Wants::Acknowledgement);
+            told(&mut arrivals);
+        }
+        arrivals
+    }
+
+    /// WIND-3.3, WIND-14.3: what came late is told, however many gaps are around it.
+    #[test]
+    fn late_datagrams_among_many_gaps_are_listed_first() {
+        let mut arrivals = every_second(500);
+        let late = [51, 301, 303, 601];
+        late.into_iter()
+            .for_each(|number| arrivals.record(number, Time(0), Wants::Acknowledgement));
+        let ranges = told(&mut arrivals);
+        for range in [50..=52, 300..=304, 600..=602, 1000..=1000, 998..=998] {
+            assert!(ranges.contains(&range), "{range:?} of {ranges:?}");
+        }
+        assert_eq!(ranges.len(), ROOM, "{ranges:?}");
+        assert!(!arrivals.is_due(Time(0)) && arrivals.deadline().is_none());
+    }
+
+    /// WIND-14.3: news for which an acknowledgement has no room follow in others, at once.
+    #[test]
+    fn news_without_room_in_one_acknowledgement_are_in_the_next() {
+        let mut arrivals = every_second(500);
+        let late = || (0..100).map(|index| 9 * index + 9).filter(|number| number % 2 == 1);
+        late().for_each(|number| arrivals.record(number, Time(0), Wants::Acknowledgement));
+        let mut all: alloc::vec::Vec<_> = told(&mut arrivals).into_iter().collect();
+        assert!(!late().all(|number| all.iter().any(|range| range.contains(&number))));
+        while arrivals.is_due(Time(0) + ACK_DELAY) {
+            let ranges = told(&mut arrivals);
+            assert_eq!(ranges[0], 1000..=1000, "the largest is always told");
+            all.extend(ranges);
+        }
+        assert!(late().all(|number| all.iter().any(|range| range.contains(&number))), "{all:?}");
+    }
+
+    /// WIND-3.3: a confirmed acknowledgement confirms nothing that came after it.
+    #[test]
+    fn late_datagram_is_told_although_a_later_number_is_confirmed() {
+        let mut arrivals = every_second(3);
+        arrivals.record(3, Time(0), Wants::Acknowledgement);
+        arrivals.confirm(6);
+        assert_eq!(told(&mut arrivals).as_slice(), [6..=6, 3..=4]);
+        arrivals.confirm(6);
+        assert!(!arrivals.is_unconfirmed());
+    }
+
+    /// WIND-3.2: flows of different delays leave thousands of gaps for a while.
+    #[test]
+    fn bulk_lane_remembers_thousands_of_ranges() {
+        let most = RECEIVED_BULK_RANGES_MAX as u64;
+        let mut arrivals = every_second(most);
+        assert!(arrivals.is_new(3) && !arrivals.is_new(2));
+        arrivals.record(2 * most + 2, Time(0), Wants::Acknowledgement);
+        assert!(!arrivals.is_new(1) && arrivals.is_new(5) && !arrivals.is_new(4));
+        assert!(ReceivedDatagrams::new(Lane::Small, 0).ranges_max() < arrivals.ranges_max());
     }
 
     /// WIND-3.3.

@@ -14,17 +14,11 @@ impl Spray {
     fn get(&self, flow: u8) -> Option<&FlowControl> {
         usize::from(flow).checked_sub(1).and_then(|at| self.more.get(at))
     }
-
-    /// Returns `true` if the current train has room for another datagram like its latest one.
-    fn train_goes_on(&self, now: Time) -> bool {
-        let (began, bytes, latest) = self.train;
-        began == now && bytes + latest <= DATAGRAM_MAX
-    }
 }
 
 impl FlowMaker {
     fn spray(&self, climber: Option<FlowClimber>) -> Box<Spray> {
-        let (flow, train) = (0, (Time(0), 0, 0));
+        let (flow, train) = (0, (0, 0));
         Box::new(Spray { more: Vec::new(), used: 1, most: self.window_max, climber, flow, train })
     }
 
@@ -129,8 +123,17 @@ impl Sending {
         // Little bulk goes by the first flow, as if there were no other, unless nothing arrives.
         let is_little = self.in_flight() <= 2 * FIRST_PORT_BULK_MAX;
         let first = (is_little && !self.flight.probe.is_silent()).then_some(0);
-        let current = spray.train_goes_on(now).then_some(spray.flow);
+        let current = self.train_goes_on(spray).then_some(spray.flow);
         first.filter(may_send).or(current.filter(may_send)).or_else(|| others.find(may_send))
+    }
+
+    /// Returns `true` if the train has room for another datagram, also in a later turn. Each change
+    /// of flows may be a gap at the receiver, which remembers only so many (WIND-3.2). But all
+    /// flows share what may be in flight, and a long train of one leaves too little to the others.
+    fn train_goes_on(&self, spray: &Spray) -> bool {
+        let (bytes, latest) = spray.train;
+        let share = self.gate.share().min(spray.most) / u64::from(self.flows());
+        (bytes + latest) as u64 <= share.min(DATAGRAM_MAX as u64)
     }
 
     fn is_usable(&self, flow: u8, now: Time) -> bool {
@@ -174,11 +177,10 @@ impl Sending {
             return;
         }
         let flow = self.bulk_flow(now).unwrap_or_else(|| self.usable_flow(now));
+        let goes_on = self.spray.as_ref().is_some_and(|spray| self.train_goes_on(spray));
         self.flight.flow = flow;
-        if let Some(spray) = &mut self.spray
-            && (flow != spray.flow || !spray.train_goes_on(now))
-        {
-            (spray.flow, spray.train) = (flow, (now, 0, spray.train.2));
+        if let Some(spray) = self.spray.as_mut().filter(|spray| flow != spray.flow || !goes_on) {
+            (spray.flow, spray.train.0) = (flow, 0);
         }
     }
 
@@ -190,8 +192,8 @@ impl Sending {
             None => self.gate.sent(now, bytes),
         }
         if let Some(spray) = &mut self.spray {
-            spray.train.1 += bytes;
-            spray.train.2 = bytes;
+            spray.train.0 += bytes;
+            spray.train.1 = bytes;
         }
     }
 

@@ -29,7 +29,11 @@ fn bulk(id: u64, len: u64) -> Message {
 }
 
 fn connected(flows: u8, faults: impl Fn(usize) -> FlowFaults) -> World {
-    let mut world = World::established(settings(flows), Faults::default(), 7);
+    connected_with(settings(flows), faults)
+}
+
+fn connected_with(settings: Settings, faults: impl Fn(usize) -> FlowFaults) -> World {
+    let mut world = World::established(settings, Faults::default(), 7);
     world.stride = Duration::from_micros(100);
     for (flow, known) in world.channel.flows.iter_mut().enumerate() {
         *known = faults(flow);
@@ -160,6 +164,28 @@ fn slow_flow_among_quick_ones_is_not_taken_for_lost() {
     assert!(share < 0.01 && seen.flows_cut == 0, "{seen:#?}");
     let ideal = (60 * LEN) as f64 / (CAP as f64 * 3.125);
     assert!(clean < 1.3 * ideal, "{clean} s, where {ideal} s is possible; {seen:#?}");
+}
+
+/// WIND-3.2, WIND-14.2, WIND-14.3: short datagrams of flows with different delays arrive in long
+/// trains, and the receiver remembers and reports all of them.
+#[test]
+fn late_flow_of_short_datagrams_loses_nothing() {
+    for (late, cap, step) in [(1, CAP, 5), (2, 12 * CAP, 2)] {
+        let settings = Settings { datagram_max: 1472, ..settings(4) };
+        let mut world = connected_with(settings, |flow| FlowFaults {
+            delay: Duration::from_millis(if flow == late { 2 } else { 0 }),
+            cap,
+            ..FlowFaults::default()
+        });
+        world.stride = Duration::from_micros(step);
+        carry(&mut world, 60);
+        let (seen, received) = (statistics(&world), *world.nodes[1].connection.statistics());
+        let lost = seen.lost_by_reordering + seen.lost_by_time + seen.lost_by_probe;
+        assert_eq!((received.duplicate_datagrams, lost), (0, seen.spurious_losses), "{seen:#?}");
+        let train = 60 * LEN / world.channel.trains;
+        assert!(seen.spurious_losses < seen.datagrams_sent / 500, "{seen:#?}");
+        assert!(train > 32 << 10, "{train} bytes in a train");
+    }
 }
 
 /// WIND-14.2: a lossy flow costs no more than its share.

@@ -33,6 +33,8 @@ pub struct FlowFaults {
     pub cap: u64,
     pub loss: f64,
     pub is_cut: bool,
+    /// Time that the flow takes longer than others.
+    pub delay: Duration,
     /// When the queue is empty.
     pub free: Time,
     /// Bytes that came to the queue.
@@ -47,7 +49,7 @@ impl FlowFaults {
             return None;
         }
         if self.cap == 0 {
-            return Some(now);
+            return Some(now + self.delay);
         }
         let nanos = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / self.cap);
         let from = now.max(self.free);
@@ -55,7 +57,7 @@ impl FlowFaults {
             return None;
         }
         self.free = from + nanos(len);
-        Some(self.free)
+        Some(self.free + self.delay)
     }
 }
 
@@ -66,6 +68,9 @@ pub struct Channel {
     pub flows: [FlowFaults; 16],
     /// Faults that all of them meet together, after that.
     pub all_flows: FlowFaults,
+    /// Number of trains of bulk of node 0, each by another flow than the one before.
+    pub trains: u64,
+    latest_flow: u8,
     random: Random,
     under_way: BTreeMap<(Time, u64), Arrival>,
     count: u64,
@@ -78,6 +83,8 @@ impl Channel {
             delay: Duration::from_micros(20),
             flows: [FlowFaults::default(); 16],
             all_flows: FlowFaults::default(),
+            trains: 0,
+            latest_flow: 0,
             random: Random::new(seed),
             under_way: BTreeMap::new(),
             count: 0,
@@ -114,6 +121,8 @@ impl Channel {
         if arrival.to == 0 || !is_bulk {
             return Some(now);
         }
+        self.trains += u64::from(arrival.flow != self.latest_flow);
+        self.latest_flow = arrival.flow;
         let flow = &mut self.flows[usize::from(arrival.flow)];
         let now = flow.pass(now, arrival.bytes.len() as u64, &mut self.random)?;
         self.all_flows.pass(now, arrival.bytes.len() as u64, &mut self.random)
