@@ -5,6 +5,7 @@ mod attack;
 mod attacker;
 mod bottleneck;
 mod broadcasts;
+mod flows;
 mod groups;
 mod hosts;
 mod loss;

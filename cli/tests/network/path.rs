@@ -39,7 +39,7 @@ fn node() {
         let there = job.peer(1).unwrap().region("inbox").unwrap();
         let (out, back) = (Region::zeroed(TRANSFER).unwrap(), Region::zeroed(TRANSFER).unwrap());
         let (out, back) = (job.register(out).unwrap(), job.register(back).unwrap());
-        println!("\nready");
+        println!("\nready {}", std::process::id());
         let (mut count, mut since) = (0_u64, 0);
         loop {
             let asked = told.load(Ordering::SeqCst);
@@ -61,28 +61,42 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// Starts a command `oikaze run OPTIONS` with two nodes as above. Returns the job and the input of
-/// its first node.
-fn start(mut command: Command) -> (Running, ChildStdin) {
-    of_test_nodes(&mut command, module_path!(), NODE);
-    let mut job = Running::start(&mut command);
-    let input = job.child.stdin.take().unwrap();
-    job.line("[0] ready");
-    (job, input)
+/// A job of two nodes as above.
+pub struct Transfers {
+    job: Running,
+    input: ChildStdin,
+    /// Process of rank 0.
+    pub pid: u64,
 }
 
-/// Checks that data which rank 0 sends from now on arrive.
-fn verified(job: &mut Running, input: &mut ChildStdin) {
-    input.write_all(b"go on\n").unwrap();
-    job.line("[0] verified");
-}
+impl Transfers {
+    /// Starts a command `oikaze run OPTIONS` with the nodes.
+    pub fn start(mut command: Command) -> Transfers {
+        of_test_nodes(&mut command, module_path!(), NODE);
+        let mut job = Running::start(&mut command);
+        let input = job.child.stdin.take().unwrap();
+        let pid = job.line("[0] ready ").parse().unwrap();
+        Transfers { job, input, pid }
+    }
 
-fn end(mut job: Running, input: ChildStdin) {
-    drop(input);
-    let transfers: u64 = job.line("[0] transfers ").parse().unwrap();
-    assert!(transfers > 3);
-    let (status, out) = job.finish();
-    assert_eq!(status, 0, "{out}");
+    /// Returns the namespace with this ending, which the launcher has made.
+    pub fn namespace(&self, ending: &str) -> String {
+        format!("oik-{}-{ending}", self.job.child.id())
+    }
+
+    /// Checks that data which rank 0 sends from now on arrive.
+    pub fn verify(&mut self) {
+        self.input.write_all(b"go on\n").unwrap();
+        self.job.line("[0] verified");
+    }
+
+    pub fn end(mut self) {
+        drop(self.input);
+        let transfers: u64 = self.job.line("[0] transfers ").parse().unwrap();
+        assert!(transfers > 3);
+        let (status, out) = self.job.finish();
+        assert_eq!(status, 0, "{out}");
+    }
 }
 
 /// Returns a command without segmentation offload, because large buffers pass narrow virtual
@@ -95,14 +109,14 @@ fn cabled() -> Command {
 /// device is in the namespace with this ending.
 fn shrink(namespace: &str, device: &str) {
     let Some(_turn) = namespaces() else { return };
-    let (mut job, mut input) = start(cabled());
-    let namespace = format!("oik-{}-{namespace}", job.child.id());
-    verified(&mut job, &mut input);
+    let mut transfers = Transfers::start(cabled());
+    let namespace = transfers.namespace(namespace);
+    transfers.verify();
     for mtu in ["1500", "1280", "9000"] {
         ip(&namespace, &["link", "set", device, "mtu", mtu]);
-        verified(&mut job, &mut input);
+        transfers.verify();
     }
-    end(job, input);
+    transfers.end();
 }
 
 /// The bridge shrinks. The nodes get no error from it.
@@ -123,8 +137,7 @@ fn over_cable(name: &str, mtus: [&str; 2], addresses: [&str; 2]) {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new(name, mtus, addresses);
     let shell = Shell::enter(name);
-    let (job, input) = start(cable.run(&shell, &["--failure-time", "20000"]));
-    end(job, input);
+    Transfers::start(cable.run(&shell, &["--failure-time", "20000"])).end();
 }
 
 /// WIND-8.1: one end has 9000 and the other 1500.
