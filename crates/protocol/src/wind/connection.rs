@@ -457,6 +457,7 @@ impl Connection {
             let (limited, maker) = (self.outbox.has_bulk(), self.flow_maker());
             self.sending.bulk.weigh_flows(now, bytes, limited, maker);
         }
+        self.sending.bulk.forget_unused();
     }
 
     /// Acts on the effect of a handshake frame.

@@ -161,7 +161,7 @@ impl Connection {
             self.outbox.shrink();
             self.inbox.shrink();
             self.received.both_mut().into_iter().for_each(ReceivedDatagrams::shrink);
-            self.sending.both_mut().into_iter().for_each(|sending| sending.flight.shrink());
+            self.sending.both_mut().into_iter().for_each(Sending::shrink);
             self.groups.iter_mut().for_each(|groups| groups.shrink());
             self.events.shrink_to(8);
         }

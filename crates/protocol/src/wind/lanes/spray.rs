@@ -64,21 +64,30 @@ impl Sending {
         if wanted != flows {
             self.use_flows(wanted, maker);
         }
-        self.forget_unused();
     }
 
     /// Forgets flows that are no longer in use and have nothing in flight. A lane that is back to
     /// one flow then costs what it did before.
-    fn forget_unused(&mut self) {
+    pub fn forget_unused(&mut self) {
         let Sending { flight, spray: Some(spray), .. } = self else { return };
         let known = spray.more.len();
-        while spray.more.len() >= usize::from(spray.used)
-            && flight.flow(spray.more.len() as u8).in_flight() == 0
+        while spray.more.len() >= usize::from(spray.used) && !flight.carries(spray.more.len() as u8)
         {
             spray.more.pop();
         }
         if spray.more.len() < known {
+            spray.more.shrink_to_fit();
             flight.set_flows(1 + spray.more.len());
+        }
+    }
+
+    /// Gives memory back after a silence. As many flows as the sender chose are made again when
+    /// bulk is acknowledged.
+    pub fn shrink(&mut self) {
+        self.flight.shrink();
+        if let Some(spray) = self.spray.as_mut().filter(|spray| spray.climber.is_some()) {
+            spray.used = 1;
+            self.forget_unused();
         }
     }
 

@@ -85,9 +85,10 @@ impl FlowRecord {
         self.share.as_ref().is_some_and(|share| share.silence.is_cut(now))
     }
 
-    /// Returns `true` if the flow carries nothing, as far as is known.
+    /// Returns `true` if the flow carries nothing, as far as is known. One round may be that of a
+    /// path whose round trip is longer than those known before.
     pub fn is_silent(&self) -> bool {
-        self.share.as_ref().is_some_and(|share| share.silence.rounds > 0)
+        self.share.as_ref().is_some_and(|share| share.silence.rounds > 1)
     }
 
     /// Called when the lane is back to one flow.

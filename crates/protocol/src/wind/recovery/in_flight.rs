@@ -148,12 +148,18 @@ impl Flight {
         let mut more = core::mem::take(&mut self.more).into_vec();
         more.resize_with(count.saturating_sub(1), FlowRecord::default);
         self.more = more.into_boxed_slice();
+        self.suspected.forget_flows(u8::try_from(count).unwrap_or(u8::MAX));
         if self.more.is_empty() {
             self.record.forget_share();
         }
         if usize::from(self.flow) >= count {
             self.flow = 0;
         }
+    }
+
+    /// Returns `true` if anything is in flight by a flow, even without use of its window.
+    pub fn carries(&self, flow: u8) -> bool {
+        self.sent.iter().any(|sent| sent.bytes > 0 && sent.flow == flow)
     }
 
     /// Returns what is known of a flow.
@@ -457,11 +463,15 @@ impl Flight {
             trains.arrived();
             bypass.arrived();
             acked.spurious += 1;
-            News::add(news, doubt.number, doubt.sent);
             sizes.acked(doubt.number, doubt.bytes);
             let several = !more.is_empty();
-            let beyond = usize::from(doubt.flow).checked_sub(1).and_then(|at| more.get_mut(at));
-            let flow = beyond.unwrap_or(record);
+            let flow = match usize::from(doubt.flow).checked_sub(1) {
+                None => Some(&mut *record),
+                Some(beyond) => more.get_mut(beyond),
+            };
+            // A late arrival of a flow that is not used any more says nothing of the others.
+            let Some(flow) = flow else { return };
+            News::add(news, doubt.number, doubt.sent);
             let undo = flow.episode.arrived(doubt.event);
             acked.undo |= undo;
             if several {

@@ -11,6 +11,9 @@ use crate::wind::recovery::in_flight::{Cause, Item};
 use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
 
+/// Number in place of that of a flow of which nothing is known any more.
+const FORGOTTEN_FLOW: u8 = u8::MAX;
+
 /// Datagram that was declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LostDatagram {
@@ -108,6 +111,12 @@ impl SuspectedLosses {
         while self.records.front().is_some_and(|record| record.cleared) {
             self.forget_first();
         }
+    }
+
+    /// Forgets which flows carried datagrams, of those from `count` on.
+    pub fn forget_flows(&mut self, count: u8) {
+        let flows = self.records.iter_mut().map(|record| &mut record.doubt.flow);
+        flows.filter(|flow| **flow >= count).for_each(|flow| *flow = FORGOTTEN_FLOW);
     }
 
     /// Forgets everything and gives memory back.

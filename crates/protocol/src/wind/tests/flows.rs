@@ -132,6 +132,20 @@ fn as_many_flows_as_pay_are_used() {
     assert!(flows_in_use(&world) < flows, "{} flows, where one suffices", flows_in_use(&world));
 }
 
+/// WIND-14.7: an idle connection keeps no flows that the sender chose, and has them again later.
+#[test]
+fn idle_connection_keeps_no_flows() {
+    let mut world = climbing(CAP / 4, CAP);
+    carry(&mut world, 100);
+    let flows = flows_in_use(&world);
+    assert!(flows >= 4, "{flows} flows, where 4 pay");
+    world.run(World::is_idle);
+    world.run_for(Duration::from_secs(10));
+    assert!(world.nodes[0].connection.sending.bulk.is_single(), "none is kept");
+    carry(&mut world, 4);
+    assert_eq!(flows_in_use(&world), flows);
+}
+
 /// WIND-14.7: elsewhere one flow is used, with others on trial.
 #[test]
 fn one_flow_is_used_where_more_do_not_pay() {
