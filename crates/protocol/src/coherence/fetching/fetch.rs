@@ -186,8 +186,8 @@ impl Fetches {
         Ok(())
     }
 
-    /// Forgets that the answer to a request has begun, with the bytes of pages that are not decided.
-    /// Another answer may begin, and brings them again.
+    /// Forgets that the answer to a request has begun, and the bytes of pages that are not
+    /// decided. Another answer may begin, and brings them again.
     pub fn forget_begun(&mut self, from: Rank, number: u64) {
         let id = self.answers.remove(&(from, number));
         if let Some(run) = id.and_then(|id| self.runs.get_mut(&id)) {

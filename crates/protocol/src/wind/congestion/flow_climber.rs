@@ -10,9 +10,9 @@ use crate::limits::{
 use crate::time::Time;
 use core::time::Duration;
 
-/// Rate in percent of that of half as many, for which more flows are kept. Where each flow has a cap
-/// of its own, twice as many carry twice as much. Where they share a link with `m` others of its
-/// users, they carry `2 (1 + m) / (2 + m)` times as much, and take that from the others.
+/// Rate in percent of that of half as many, for which more flows are kept. Where each flow has a
+/// cap of its own, twice as many carry twice as much. Where one flow shares a link with `m` others,
+/// two carry `2 (1 + m) / (2 + m)` times as much, and take that from the others.
 const MORE_MIN: u64 = 170;
 /// Rate in percent of that of twice as many, for which fewer flows are kept. It is more than the
 /// inverse of [`MORE_MIN`], so that no number is left and taken again for the same rates.
