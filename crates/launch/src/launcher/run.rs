@@ -46,6 +46,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Time that output may still take after the last node has ended. Only a process that left its
 /// group can hold the output open.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
+/// Time that all hosts together have to take their messages before the launcher stops itself.
+const FLUSH_TIME: Duration = Duration::from_millis(500);
 
 /// Question to all nodes before the time limit ends them.
 const QUESTION: &str = "doing";
@@ -385,7 +387,7 @@ impl Job {
     /// Supervises the job until all of it has ended.
     fn supervise(&mut self, mut policy: Policy, inbox: &Receiver<Event>) -> u8 {
         let mut clock = Clock::new();
-        let mut drain_until = None;
+        let (mut drain_until, mut heard) = (None, 0);
         loop {
             let now = clock.now();
             let ended = self.crew.reap(&mut self.guard);
@@ -408,6 +410,13 @@ impl Job {
                 if !self.crew.is_empty() {
                     self.crew.abandon();
                 }
+            }
+            // Output that still comes over a slow network is not lost, unless the user wants an
+            // end.
+            let heard_before = heard;
+            heard = self.remotes.iter().map(Remote::heard).sum();
+            if drain_until.is_some() && heard != heard_before && !policy.wants_an_end(now) {
+                drain_until = Some(now + DRAIN_TIME);
             }
             // An agent leaves when it has passed on all output of its nodes.
             let drained = self.crew.is_drained() && self.remotes.iter().all(Remote::is_closed);
@@ -439,6 +448,14 @@ impl Job {
     fn signal(&mut self, signal: i32) {
         self.crew.signal(signal);
         self.remotes.iter_mut().for_each(|remote| remote.signal(signal));
+    }
+
+    /// Waits until the hosts have their messages. The threads that write them stop with the
+    /// launcher.
+    fn flush(&self) {
+        let mut clock = Clock::new();
+        let until = clock.now() + FLUSH_TIME;
+        self.remotes.iter().for_each(|remote| remote.flush(until.saturating_sub(clock.now())));
     }
 
     fn act(&mut self, action: Action) {
@@ -484,6 +501,7 @@ impl Job {
             // other signal (LAUNCH-4.1).
             Event::Signal(signal) if stops(signal) => {
                 self.signal(SIGSTOP);
+                self.flush();
                 stop_myself();
             }
             Event::Signal(signal) => policy.signalled(now, signal),
@@ -500,19 +518,20 @@ impl Job {
                 }
             }
             Event::HostClosed(index, why) => {
-                let lost: Vec<(Rank, Ending)> = self
-                    .remotes
-                    .get_mut(index)
-                    .map(|remote| remote.closed(why))
-                    .unwrap_or_default();
-                for (rank, how) in lost {
-                    self.ended(now, rank, &how, policy);
-                }
+                let lost = self.remotes.get_mut(index).map(|remote| remote.closed(why));
+                self.lost(now, lost.unwrap_or_default(), policy);
             }
             Event::HostSilent(index, how) => {
-                self.remotes.get_mut(index).iter_mut().for_each(|remote| remote.silent(&how));
+                let lost = self.remotes.get_mut(index).map(|remote| remote.silent(&how));
+                self.lost(now, lost.unwrap_or_default(), policy);
             }
             Event::Pmi(news) => self.take_pmi(news, now, policy),
+        }
+    }
+
+    fn lost(&mut self, now: Duration, nodes: Vec<(Rank, Ending)>, policy: &mut Policy) {
+        for (rank, how) in nodes {
+            self.ended(now, rank, &how, policy);
         }
     }
 

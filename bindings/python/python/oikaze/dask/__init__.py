@@ -103,6 +103,8 @@ def join(client: Any, workers: Sequence[str] | None = None, **settings: Any) -> 
         # Those that still wait for rank 0 end by an error.
         told.set(_OVER)
         raise
-    # It has the job's secret, which nobody needs any more.
+    # It has the job's secret, which nobody needs any more. The scheduler drops the value when it
+    # pleases, so another one takes its place first.
+    told.set(_OVER)
     told.delete()
     return WorkerJob(key, size, on_all)

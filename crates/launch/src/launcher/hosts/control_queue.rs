@@ -66,6 +66,8 @@ struct QueueState {
     stage: QueueStage,
     lines: VecDeque<ControlLine>,
     bytes: usize,
+    /// Set while a message is being written.
+    is_writing: bool,
     /// Set while the host takes nothing.
     is_stuck: bool,
     has_too_much: bool,
@@ -85,6 +87,7 @@ impl ControlQueue {
             stage: QueueStage::Starting,
             lines: VecDeque::new(),
             bytes: 0,
+            is_writing: false,
             is_stuck: false,
             has_too_much: false,
         };
@@ -127,6 +130,16 @@ impl ControlQueue {
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.lock().is_stuck
+    }
+
+    /// Waits until all messages are written, for at most `limit`. A host that takes nothing, or has
+    /// no agent yet, is not waited for.
+    pub fn flush(&self, limit: Duration) {
+        let waits = |state: &mut QueueState| {
+            let has_some = state.is_writing || !state.lines.is_empty();
+            state.stage == QueueStage::Open && has_some && !state.is_stuck
+        };
+        drop(self.changed.wait_timeout_while(self.lock(), limit, waits));
     }
 
     /// Ends the input of the agent. Messages that wait are dropped.
@@ -194,14 +207,19 @@ impl ControlQueue {
         Ok(())
     }
 
-    /// Waits for a message. Returns `None` when the queue is closed.
+    /// Waits for a message, after the one before was written. Returns `None` when the queue is
+    /// closed.
     fn next(&self) -> Result<Option<ControlLine>, Silence> {
         let is_idle =
             |state: &mut QueueState| state.lines.is_empty() && state.stage != QueueStage::Closed;
-        let waited = self.changed.wait_while(self.lock(), is_idle);
+        let mut state = self.lock();
+        state.is_writing = false;
+        self.changed.notify_all();
+        let waited = self.changed.wait_while(state, is_idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         state.check()?;
         let line = state.lines.pop_front();
+        state.is_writing = line.is_some();
         state.bytes -= line.as_ref().map_or(0, |line| line.0.len());
         Ok(line)
     }
@@ -213,6 +231,7 @@ impl ControlQueue {
         let has_room = poll(&mut fds, Timespec::try_from(TICK).ok().as_ref());
         let mut state = self.lock();
         state.is_stuck = !has_room.is_ok_and(|ready| ready > 0);
+        self.changed.notify_all();
         state.check()
     }
 }
@@ -252,6 +271,12 @@ mod tests {
             let mut lines = BufReader::new(File::from(output)).lines().map(Result::unwrap);
             let mut next = || serde_json::from_str::<Control>(&lines.next().unwrap()).unwrap();
             assert_eq!((next(), next()), (Control::Signal(1), Control::Signal(2)));
+            signals(&queue, 1);
+            queue.flush(Duration::MAX);
+            let state = queue.lock();
+            assert!(state.lines.is_empty() && !state.is_writing, "it is in the pipe");
+            drop(state);
+            assert_eq!(next(), Control::Signal(10));
             queue.put(ControlLine::new(&Control::Drain(7)));
             assert_eq!(next(), Control::Drain(7));
             queue.close();
@@ -284,6 +309,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(!written.is_finished(), "a slow reader here is the reason");
+            queue.flush(Duration::MAX);
             queue.close();
             assert_eq!(written.join().unwrap(), Ok(()));
         });

@@ -15,11 +15,13 @@ use crate::launcher::output::{Sink, Terminal};
 use crate::launcher::sources::{OutputSource, OutputSources};
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,6 +66,7 @@ pub struct Remote {
     pid: Pid,
     queue: Arc<ControlQueue>,
     last_words: Arc<Mutex<String>>,
+    remote_output: Arc<RemoteOutput>,
     closed: bool,
     /// Set when the launcher has cut the host off, because it does not take its messages.
     silence: Option<String>,
@@ -72,6 +75,8 @@ pub struct Remote {
 /// Output of the nodes there. The agent says when it has sent all that a node has written so far.
 struct RemoteOutput {
     queue: Arc<ControlQueue>,
+    /// Number of messages from the agent.
+    heard: AtomicU64,
     questions: Mutex<DrainQuestions>,
     answered: Condvar,
 }
@@ -172,6 +177,7 @@ impl Remote {
         let queue = Arc::new(ControlQueue::new());
         let remote_output = Arc::new(RemoteOutput {
             queue: Arc::clone(&queue),
+            heard: AtomicU64::new(0),
             questions: Mutex::default(),
             answered: Condvar::new(),
         });
@@ -184,6 +190,7 @@ impl Remote {
             pid,
             queue: Arc::clone(&queue),
             last_words: Arc::clone(&last_words),
+            remote_output: Arc::clone(&remote_output),
             closed: false,
             silence: None,
         };
@@ -227,7 +234,8 @@ impl Remote {
         if signal == SIGKILL && self.queue.is_starting() {
             self.cut_off();
         } else if signal == SIGKILL && self.queue.is_stuck() {
-            self.silent("does not take its messages");
+            self.silence.get_or_insert_with(|| "does not take its messages".to_owned());
+            self.cut_off();
         } else {
             self.put(&ControlLine::new(&Control::Signal(signal)));
         }
@@ -238,17 +246,34 @@ impl Remote {
         self.queue.put(line.clone());
     }
 
-    /// Cuts off a host that does not take its messages. Its nodes are lost when the remote shell
-    /// has ended (LAUNCH-8.6).
-    pub fn silent(&mut self, how: &str) {
-        self.silence.get_or_insert_with(|| how.to_owned());
-        self.cut_off();
+    /// Waits until the agent has all messages, for at most `limit`.
+    pub fn flush(&self, limit: Duration) {
+        self.queue.flush(limit);
     }
 
-    fn cut_off(&self) {
-        if !self.closed {
-            let _ = kill_process_group(self.pid, Signal::KILL);
-        }
+    /// Returns a number that grows while the agent sends something.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.remote_output.heard.load(Ordering::Relaxed)
+    }
+
+    /// Cuts off a host that does not take its messages. Its nodes are lost when the remote shell
+    /// has ended (LAUNCH-8.6). Returns those that are lost at once, with the cause, because this
+    /// process may not end the remote shell.
+    pub fn silent(&mut self, how: &str) -> Vec<(Rank, Ending)> {
+        self.silence.get_or_insert_with(|| how.to_owned());
+        if self.cut_off() { Vec::new() } else { self.lose_all(&self.lost_by_silence()) }
+    }
+
+    /// Ends the remote shell. Returns `false` if this process may not, as after `OIKAZE_RSH=sudo`.
+    fn cut_off(&self) -> bool {
+        self.closed || kill_process_group(self.pid, Signal::KILL) != Err(Errno::PERM)
+    }
+
+    /// Takes all nodes there as lost.
+    fn lose_all(&mut self, why: &str) -> Vec<(Rank, Ending)> {
+        let lost = std::mem::take(&mut self.living).into_iter();
+        lost.map(|rank| (rank, Ending::Lost(why.to_owned(), STATUS_LAUNCHER))).collect()
     }
 
     /// Closes the standard input of the remote shell. The agent ends when its input does.
@@ -278,10 +303,7 @@ impl Remote {
             Some(HostFailure::Broken(why)) => self.lost(status, why),
             None => self.lost(status, String::new()),
         };
-        std::mem::take(&mut self.living)
-            .into_iter()
-            .map(|rank| (rank, Ending::Lost(why.clone(), STATUS_LAUNCHER)))
-            .collect()
+        self.lose_all(&why)
     }
 
     /// Says that the host did not take its messages, and what to do.
@@ -325,8 +347,9 @@ impl Drop for Remote {
         // Closing the input tells the agent to end its nodes. An agent that has not reacted by now
         // is cut off: it may be stopped, and would be waited for without end.
         self.close();
-        self.cut_off();
-        let _ = self.child.wait();
+        if self.cut_off() {
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -427,6 +450,7 @@ impl Conversation {
     fn listen(&self, mut output: impl Read) -> io::Result<()> {
         let terminal = &self.common.terminal;
         while let Some(news) = AgentMessage::read(&mut output)? {
+            self.remote_output.heard.fetch_add(1, Ordering::Relaxed);
             match news {
                 // Written by this thread, so that a slow reader here holds up the nodes there
                 // instead of filling the memory here.
