@@ -11,6 +11,7 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
 use oikaze_protocol::wind::{Expected, Lane};
 use oikaze_protocol::wire::View;
+use std::net::SocketAddr;
 
 /// State from which the next fragment is predicted.
 #[derive(Debug, Default)]
@@ -67,6 +68,12 @@ impl DirectPlacement {
                         .get(rank)
                         .is_some_and(|peer| peer.path_from(from, Lane::Bulk).is_some()))
         })
+    }
+
+    /// Returns `true` if this address is one to which the predicted peer is sent, too.
+    pub fn is_first_flow(&self, peers: &Peers, from: SocketAddr) -> bool {
+        let peer = self.predicted.and_then(|(rank, _)| peers.get(rank));
+        peer.is_some_and(|peer| peer.path_of(from).is_some())
     }
 }
 

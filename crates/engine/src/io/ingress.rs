@@ -304,6 +304,10 @@ impl<P: Pages> Sink for Receiver<'_, P> {
         self.ingress.direct_placement.confirm(self.peers, index, scattered)
     }
 
+    fn is_first_flow(&self, from: SocketAddr) -> bool {
+        self.ingress.direct_placement.is_first_flow(self.peers, from)
+    }
+
     fn take_scattered(&mut self, Scattered { from, head, payload, tag, congested }: Scattered<'_>) {
         let arrival = Arrival { congested, ..Arrival::new(from, &[]) };
         self.datagram(View::parse_parts(head, payload, tag), arrival);

@@ -61,6 +61,14 @@ pub trait Sink {
         false
     }
 
+    /// Returns `true` if bulk that was as predicted came from this address by the peer's first flow
+    /// (WIND-14.1). The link may connect a socket to the address, by which it sends to the peer,
+    /// too. Nothing is sent to the ports of other flows.
+    fn is_first_flow(&self, from: SocketAddr) -> bool {
+        let _ = from;
+        true
+    }
+
     /// Takes a predicted datagram that has arrived.
     fn take_scattered(&mut self, scattered: Scattered<'_>) {
         let _ = scattered;

@@ -89,7 +89,9 @@ impl UdpLink {
         };
         while bytes < share {
             let (burst, guess) = self.pool.receive_bulk(socket, &mut self.statistics, sink)?;
-            if let Guess::Right(from) = guess {
+            if let Guess::Right(from) = guess
+                && sink.is_first_flow(from)
+            {
                 peer = Some(from);
             }
             taken += burst.datagrams;

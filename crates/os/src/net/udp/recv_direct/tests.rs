@@ -35,6 +35,8 @@ struct Taker {
     payload: usize,
     offered: u64,
     next: u8,
+    /// Flow that the sender uses.
+    flow: u8,
     scattered: usize,
     came: Vec<Vec<u8>>,
 }
@@ -49,7 +51,7 @@ impl Taker {
     fn of(region: Region, payload: usize, offered: u64) -> Taker {
         let mut memory = RegionTable::new();
         let slot = memory.insert(region, Rights::ALL).unwrap().slot;
-        Taker { memory, slot, payload, offered, next: 0, scattered: 0, came: Vec::new() }
+        Taker { memory, slot, payload, offered, next: 0, flow: 0, scattered: 0, came: Vec::new() }
     }
 
     fn memory(&self, offset: u64, len: u64) -> Vec<u8> {
@@ -79,6 +81,9 @@ impl Sink for Taker {
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         scattered.head.first() == Some(&self.next.wrapping_add(index as u8))
     }
+    fn is_first_flow(&self, _: SocketAddr) -> bool {
+        self.flow == 0
+    }
     fn take_scattered(&mut self, one: Scattered<'_>) {
         self.came.push([one.head, one.payload, one.tag].concat());
         self.next = self.next.wrapping_add(1);
@@ -107,8 +112,10 @@ fn exchange(
     datagrams: &[Vec<u8>],
 ) {
     let to = SocketAddr::new(HERE, receiver.properties().bulk_port.unwrap());
-    let batch: Vec<Outgoing<'_>> =
-        datagrams.iter().map(|bytes| Outgoing::new(&to, Lane::Bulk, bytes)).collect();
+    let batch: Vec<Outgoing<'_>> = datagrams
+        .iter()
+        .map(|bytes| Outgoing { flow: taker.flow, ..Outgoing::new(&to, Lane::Bulk, bytes) })
+        .collect();
     assert_eq!(sender.send(&batch).unwrap(), batch.len());
     let (before, deadline) = (taker.came.len(), Instant::now() + Duration::from_secs(20));
     while taker.came.len() < before + datagrams.len() {
@@ -190,6 +197,24 @@ fn a_link_without_faults_brings_bulk_to_its_place() {
         (link(), Fault::new(link(), FaultSettings { seed: 1, ..FaultSettings::default() }));
     exchange_bulk(&mut sender, &mut receiver);
     assert!(receiver.statistics().in_place > 0);
+}
+
+/// WIND-14.1: a socket connected to the port of a later flow would take one of few places, and
+/// nothing is sent there.
+#[test]
+fn only_the_first_flow_of_a_peer_earns_a_connected_socket() {
+    let (mut sender, mut receiver) = (link(), link());
+    for flow in [1, 2, 0] {
+        let before = receiver.statistics().in_place;
+        for _ in 0..100 {
+            let mut taker = Taker { flow, ..Taker::new(1366, 2 * 1366) };
+            let pair = [0, 1].map(|number| datagram(number, HEAD + 1366 + TAG));
+            exchange(&mut sender, &mut receiver, &mut taker, &pair);
+        }
+        assert!(receiver.statistics().in_place > before, "flow {flow} is placed directly");
+        let connected = receiver.sockets.connected.bulk.sockets.len();
+        assert_eq!(connected, usize::from(flow == 0), "flow {flow}");
+    }
 }
 
 /// Each peer has a connected socket. No peer waits until the sockets of the others are empty, or
