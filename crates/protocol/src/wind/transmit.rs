@@ -83,8 +83,10 @@ impl Connection {
         let path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
         let purpose = self.turn(lane, now)?;
-        if lane == Lane::Bulk {
-            self.sending.bulk.begin_bulk(now);
+        match (lane, purpose) {
+            (Lane::Small, _) => {}
+            (Lane::Bulk, DatagramPurpose::Bulk) => self.sending.bulk.begin_bulk(now),
+            (Lane::Bulk, _) => self.sending.bulk.begin_question(now),
         }
         let flow = self.sending[lane].flight.flow;
         let mode = self.send_mode(lane, now);

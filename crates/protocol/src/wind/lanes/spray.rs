@@ -111,6 +111,12 @@ impl Sending {
         self.spray.as_mut().map_or(&mut [], |spray| &mut spray.more)
     }
 
+    /// Returns the number of probes of a timeout after the first. Two are as likely lost as the
+    /// datagrams that they repeat, and more try several flows at once (WIND-14.6).
+    pub fn probes_at_once(&self) -> u8 {
+        (self.flows() / 4).max(2)
+    }
+
     /// Returns the flow by which the next datagram of bulk may go, if any (WIND-14.2).
     pub fn bulk_flow(&self, now: Time) -> Option<u8> {
         let Some(spray) = self.spray.as_ref().filter(|spray| !spray.more.is_empty()) else {
@@ -125,7 +131,7 @@ impl Sending {
             // (WIND-14.6).
             return others.clone().find(usable).or_else(|| others.next());
         }
-        if self.in_flight() >= self.gate.granted_bytes(now).min(spray.most) {
+        if self.in_flight() >= self.most_in_flight(now) {
             return None;
         }
         let may_send = |flow: &u8| usable(flow) && self.flow_has_room(*flow, now);
@@ -152,10 +158,10 @@ impl Sending {
         }
     }
 
-    /// Returns the current flow if it is in use, else another one.
-    fn usable_flow(&self, now: Time) -> u8 {
+    /// Returns the next flow that is in use, whether it has room or not.
+    fn next_flow(&self, now: Time) -> u8 {
         let current = self.spray.as_ref().map_or(0, |spray| spray.flow);
-        let mut flows = (0..self.flows()).map(|by| (current + by) % self.flows());
+        let mut flows = (1..=self.flows()).map(|by| (current + by) % self.flows());
         flows.find(|flow| self.is_usable(*flow, now)).unwrap_or_default()
     }
 
@@ -168,24 +174,80 @@ impl Sending {
         self.flight.flow(flow).in_flight() + if flow == 0 { self.shared } else { 0 }
     }
 
+    /// Returns the controller and the pace of a flow.
+    fn control(&self, flow: u8) -> (&dyn Controller, &Gate) {
+        match self.spray.as_ref().and_then(|spray| spray.get(flow)) {
+            Some(more) => (&*more.controller, &more.gate),
+            None => (&*self.controller, &self.gate),
+        }
+    }
+
     /// Returns `true` if window and pace of a flow permit a datagram.
     fn flow_has_room(&self, flow: u8, now: Time) -> bool {
-        let (controller, gate) = match self.spray.as_ref().and_then(|spray| spray.get(flow)) {
-            Some(more) => (&more.controller, &more.gate),
-            None => (&self.controller, &self.gate),
-        };
+        let (controller, gate) = self.control(flow);
         gate.is_open(now) && self.in_flight_of(flow) < controller.window()
     }
 
+    /// Returns the number of bytes that all flows together may have in flight.
+    fn most_in_flight(&self, now: Time) -> u64 {
+        let most = self.spray.as_ref().map_or(u64::MAX, |spray| spray.most);
+        self.gate.granted_bytes(now).min(most)
+    }
+
+    /// Returns `true` if a group datagram may go, which uses the window and the pace of the first
+    /// flow, and the grant of all (WIND-12.6).
+    pub fn group_has_room(&self, now: Time) -> bool {
+        self.flow_has_room(0, now) && self.in_flight() < self.most_in_flight(now)
+    }
+
+    /// Returns when the pace permits a group datagram, if nothing else prevents it.
+    pub fn group_pace_time(&self) -> Option<Time> {
+        self.flow_pace_time(0)
+    }
+
+    /// Returns when the pace of a flow permits a datagram, if its window does.
+    fn flow_pace_time(&self, flow: u8) -> Option<Time> {
+        let (controller, gate) = self.control(flow);
+        gate.opens().filter(|_| self.in_flight_of(flow) < controller.window())
+    }
+
+    /// Returns `true` if a group datagram of `bytes` bytes leaves no room for another.
+    pub fn group_is_full_after(&self, now: Time, bytes: usize) -> bool {
+        self.flow_is_full_after(0, now, bytes)
+    }
+
+    /// Returns `true` if a datagram of `bytes` bytes leaves no room for another by this flow.
+    fn flow_is_full_after(&self, flow: u8, now: Time, bytes: usize) -> bool {
+        let (controller, _) = self.control(flow);
+        self.in_flight_of(flow) + bytes as u64 >= controller.window()
+            || self.in_flight() + bytes as u64 >= self.most_in_flight(now)
+    }
+
+    /// Returns `true` if its window limits the first flow.
+    pub fn first_is_limited(&self) -> bool {
+        self.in_flight_of(0) * 2 >= self.controller.window()
+    }
+
+    /// Chooses the flow of a size probe or of a PING that is about to be written. All go by one
+    /// flow, because only a datagram of the same flow overtakes a lost size probe (WIND-14.4).
+    pub fn begin_question(&mut self, now: Time) {
+        if self.flight.probe.is_silent() {
+            return self.begin_bulk(now);
+        }
+        let usable = (0..self.flows()).find(|flow| self.is_usable(*flow, now));
+        self.flight.flow = usable.unwrap_or_default();
+    }
+
     /// Chooses the flow of the datagram that is about to be written, which [`bulk_flow`] permits,
-    /// or of one that takes nothing of the window.
+    /// or of a probe.
     ///
     /// [`bulk_flow`]: Self::bulk_flow
     pub fn begin_bulk(&mut self, now: Time) {
         if self.is_single() {
+            self.flight.flow = 0;
             return;
         }
-        let flow = self.bulk_flow(now).unwrap_or_else(|| self.usable_flow(now));
+        let flow = self.bulk_flow(now).unwrap_or_else(|| self.next_flow(now));
         let goes_on = self.spray.as_ref().is_some_and(|spray| self.train_goes_on(spray));
         self.flight.flow = flow;
         if let Some(spray) = self.spray.as_mut().filter(|spray| flow != spray.flow || !goes_on) {
@@ -195,12 +257,12 @@ impl Sending {
 
     /// Called when a datagram was written.
     pub fn sent(&mut self, now: Time, bytes: usize) {
-        let flow = usize::from(self.flight.flow);
-        match flow.checked_sub(1).and_then(|at| self.more_mut().get_mut(at)) {
+        let flow = self.flight.flow;
+        match usize::from(flow).checked_sub(1).and_then(|at| self.more_mut().get_mut(at)) {
             Some(more) => more.gate.sent(now, bytes),
             None => self.gate.sent(now, bytes),
         }
-        if let Some(spray) = &mut self.spray {
+        if let Some(spray) = self.spray.as_mut().filter(|spray| spray.flow == flow) {
             spray.train.0 += bytes;
             spray.train.1 = bytes;
         }
@@ -208,20 +270,13 @@ impl Sending {
 
     /// Returns `true` if a datagram of `bytes` bytes, by the flow that was chosen, leaves no room.
     pub fn is_full_after(&self, now: Time, bytes: usize) -> bool {
-        let bytes = bytes as u64;
-        match self.spray.as_ref().and_then(|spray| spray.get(self.flight.flow)) {
-            Some(more) => {
-                self.in_flight_of(self.flight.flow) + bytes >= more.controller.window()
-                    || self.in_flight() + bytes >= self.gate.granted_bytes(now)
-            }
-            None => self.in_flight_of(0) + bytes >= self.window_of_first(now),
-        }
+        self.flow_is_full_after(self.flight.flow, now, bytes)
     }
 
     /// Notes which flows their windows limit, before an acknowledgement is processed. Returns
     /// whether the first one's does.
     pub fn note_limits(&mut self) -> bool {
-        let first = self.in_flight_of(0) * 2 >= self.controller.window();
+        let first = self.first_is_limited();
         let Sending { flight, spray, .. } = self;
         for (flow, more) in (1..).zip(spray.iter_mut().flat_map(|spray| &mut spray.more)) {
             more.limited = flight.flow(flow).in_flight() * 2 >= more.controller.window();
@@ -352,18 +407,9 @@ impl Sending {
         }
     }
 
-    fn window_of_first(&self, now: Time) -> u64 {
-        self.gate.window(&*self.controller, now)
-    }
-
     /// Returns when the pace of a flow permits the next fragment, if nothing else prevents it.
     pub fn pace_time(&self) -> Option<Time> {
-        let has_room = self.in_flight_of(0) < self.controller.window();
-        let first = self.gate.opens().filter(|_| has_room);
-        let more = (1..).zip(self.more()).filter_map(|(flow, more)| {
-            let has_room = self.in_flight_of(flow) < more.controller.window();
-            more.gate.opens().filter(|_| has_room)
-        });
-        more.chain(first).min()
+        let known = 1 + self.more().len() as u8;
+        (0..known).filter_map(|flow| self.flow_pace_time(flow)).min()
     }
 }

@@ -119,19 +119,17 @@ impl Connection {
 
     /// Returns `true` if window, grant and pace permit a group datagram now (WIND-12.6).
     pub(in crate::wind) fn group_has_room(&self, now: Time) -> bool {
-        let bulk = &self.sending.bulk;
-        self.is_established() && bulk.gate.is_open(now) && bulk.in_flight() < bulk.window(now)
+        self.is_established() && self.sending.bulk.group_has_room(now)
     }
 
     /// Returns `true` if a group datagram of this length would leave no room for another.
     pub(in crate::wind) fn group_is_full_after(&self, now: Time, bytes: usize) -> bool {
-        let bulk = &self.sending.bulk;
-        bulk.in_flight() + bytes as u64 >= bulk.window(now)
+        self.sending.bulk.group_is_full_after(now, bytes)
     }
 
     /// Returns when the pace permits a group datagram, if nothing else prevents it.
     pub(in crate::wind) fn group_pace_time(&self) -> Option<Time> {
-        self.sending.bulk.pace_time()
+        self.sending.bulk.group_pace_time()
     }
 
     /// Returns the largest datagram that the path to the peer carries, in bytes.
@@ -197,7 +195,7 @@ impl Connection {
         if let Some(shared) = shared.filter(|shared| shared.flight.has_sent(ack.largest)) {
             shared.note_news();
             let SharedFlight { flight, marks, fate, .. } = shared;
-            let limited = bulk.in_flight() * 2 >= bulk.controller.window();
+            let limited = bulk.first_is_limited();
             let acked = settle_items(Carrier::Group, flight, now, ack, outbox, events, |_| {});
             let late = acked.spurious.min(fate.lost);
             fate.lost -= late;

@@ -31,12 +31,12 @@ pub(crate) struct BulkPortDoubt {
 }
 
 impl BulkPortDoubt {
-    /// Called when the probe timer of the bulk lane has run out, which has so many flows. Returns
-    /// `true` if the evidence is enough, and then starts anew. Each timeout tries two flows.
+    /// Called when the probe timer of the bulk lane has run out, which needs `more` timeouts to try
+    /// all its flows. Returns `true` if the evidence is enough, and then starts anew.
     ///
     /// A peer that stood still and runs again may answer the small lane first, but only in one
     /// round. In the next round it answers both.
-    fn timed_out(&mut self, flows: u8, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
+    fn timed_out(&mut self, more: u8, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
         if self.bulk_acked != bulk_acked {
             *self = BulkPortDoubt { bulk_acked, ..BulkPortDoubt::default() };
         }
@@ -44,7 +44,7 @@ impl BulkPortDoubt {
             self.rounds += 1;
         }
         self.small_from = small_next;
-        let enough = self.rounds >= BULK_PORT_ROUNDS + flows / 2;
+        let enough = self.rounds >= BULK_PORT_ROUNDS + more;
         if enough {
             *self = BulkPortDoubt::default();
         }
@@ -83,9 +83,8 @@ impl Connection {
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, PtoAction::Tail { .. }));
-        // The first timeout most likely asks a slow peer. After that two probes are sent, because
-        // one is as likely lost as the datagrams that it repeats.
-        sending.probes = if first { 1 } else { 2 };
+        // The first timeout most likely asks a slow peer.
+        sending.probes = if first { 1 } else { sending.probes_at_once() };
         if large {
             mtu.timed_out();
         }
@@ -103,7 +102,8 @@ impl Connection {
         let PerLane { small, bulk } = &self.sending;
         let (small, bulk_acked) = (&small.flight, bulk.flight.largest_acked());
         let (acked, next) = (small.largest_acked(), small.next_number());
-        if self.bulk_port_doubt.timed_out(bulk.flows(), bulk_acked, acked, next) {
+        let more = bulk.flows() / bulk.probes_at_once();
+        if self.bulk_port_doubt.timed_out(more, bulk_acked, acked, next) {
             self.avoids_bulk_port = true;
             self.sending.bulk.use_first_flow();
             self.statistics.bulk_ports_shunned += 1;

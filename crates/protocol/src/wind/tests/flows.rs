@@ -265,17 +265,54 @@ fn only_flow_that_passes_carries_everything() {
     }
 }
 
-/// WIND-8.9, WIND-14.6: where no flow passes, the first port carries all.
+/// WIND-8.9, WIND-14.6: where no flow passes, the first port carries all, and soon.
 #[test]
 fn without_any_flow_the_first_port_carries() {
-    let mut world = connected(4, |_| FlowFaults::default());
-    world.one_port_only = true;
-    carry(&mut world, 20);
-    assert_eq!(statistics(&world).bulk_ports_shunned, 1);
-    let before = carried(&world);
-    carry(&mut world, 20);
-    let after = carried(&world);
-    assert!(after[0] > before[0] && after[1..] == before[1..], "{before:?} {after:?}");
+    for flows in [4, FLOWS_MAX] {
+        let mut world = connected(flows, |_| FlowFaults::default());
+        world.one_port_only = true;
+        let took = carry(&mut world, 20);
+        assert!(took < Duration::from_millis(400), "{flows} flows: {took:?}");
+        assert_eq!(statistics(&world).bulk_ports_shunned, 1);
+        let before = carried(&world);
+        carry(&mut world, 20);
+        let after = carried(&world);
+        assert!(after[0] > before[0] && after[1..] == before[1..], "{before:?} {after:?}");
+    }
+}
+
+/// WIND-12.6, WIND-14.2: group datagrams use the window of the first flow, and no other.
+#[test]
+fn group_datagrams_have_the_window_of_the_first_flow() {
+    let mut world = connected(4, capped);
+    carry(&mut world, 8);
+    world.run(World::is_idle);
+    let (now, connection) = (world.now, &mut world.nodes[0].connection);
+    connection.sending.bulk.controller.stalled(now);
+    let window = connection.sending.bulk.controller.window();
+    assert!(window * 4 < connection.sending.bulk.window(now), "the others have more");
+    for shared in [window, window - 1] {
+        connection.sending.bulk.shared = shared;
+        assert_eq!(connection.group_has_room(now), shared < window, "{shared} of {window}");
+        assert_eq!(connection.group_is_full_after(now, 1), shared + 1 >= window);
+    }
+    connection.sending.bulk.shared = window - 2;
+    assert!(!connection.group_is_full_after(now, 1));
+}
+
+/// WIND-8.3, WIND-14.4: a lost size probe is overtaken by datagrams of its own flow, and so tells
+/// the width of the path as soon as with one flow.
+#[test]
+fn several_flows_find_the_width_of_the_path_as_one_does() {
+    let probes = [1, 4, 16].map(|flows| {
+        let mut world = connected(flows, capped);
+        world.fits = [usize::MAX, 3000];
+        while !(3000 - 64..=3000).contains(&world.nodes[0].connection.mtu.size()) {
+            carry(&mut world, 1);
+        }
+        statistics(&world).size_probes_sent
+    });
+    assert!(probes.iter().all(|sent| *sent <= probes[0] * 3 / 2), "{probes:?}");
 }
 
 /// WIND-14.2: little bulk goes by the first flow.
