@@ -22,12 +22,14 @@ fn modes() -> [String; 4] {
 }
 
 /// Options for a job over rings, for one whose nodes keep pages of their own, and for one over the
-/// network, sealed. Nodes with injected faults share no memory. The last loses datagrams.
-const MEDIA: [&[&str]; 4] = [
+/// network, sealed. Nodes with injected faults share no memory. The fourth loses datagrams, and the
+/// last sends bulk by several flows.
+const MEDIA: [&[&str]; 5] = [
     &[],
     &["--env", "OIKAZE_WITHOUT=segment"],
     &["--fault", "seed=1"],
     &["--fault", "seed=2,loss=0.02,reorder=0.05"],
+    &["--fault", "seed=3", "--env", "OIKAZE_FLOWS=4"],
 ];
 
 #[test]

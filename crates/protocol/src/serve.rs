@@ -4,6 +4,7 @@
 //! All of it comes from another process's memory or socket, and is checked here.
 
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
+use crate::limits::FLOWS_MAX;
 use crate::wind::SendMode;
 use crate::wire::Lane;
 use alloc::string::String;
@@ -12,7 +13,7 @@ use arrayvec::ArrayVec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Version of what is said. Node and server must have the same one.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Maximum number of addresses of a request.
 pub const ADDRESSES_MAX: usize = 4;
 /// Maximum length of a request or an answer in bytes.
@@ -119,6 +120,8 @@ pub enum OpenAnswer {
         port: u16,
         /// Port of bulk, if it has its own.
         bulk_port: Option<u16>,
+        /// Number of flows of bulk, at most [`FLOWS_MAX`].
+        flows: u8,
         /// Bytes of the largest datagram.
         datagram_max: u32,
         /// Bytes that may wait to be received.
@@ -141,11 +144,12 @@ impl OpenAnswer {
             OpenAnswer::Opened {
                 port,
                 bulk_port,
+                flows,
                 datagram_max,
                 receive_buffer,
                 receive_overhead,
             } => {
-                bytes.put_u8(1).put_u16(*port).put_u16(bulk_port.unwrap_or(0));
+                bytes.put_u8(1).put_u16(*port).put_u16(bulk_port.unwrap_or(0)).put_u8(*flows);
                 bytes.put_u32(*datagram_max).put_u64(*receive_buffer).put_u32(*receive_overhead);
             }
             OpenAnswer::Refused(why) | OpenAnswer::NotServed(why) => {
@@ -172,6 +176,7 @@ impl OpenAnswer {
                 let answer = OpenAnswer::Opened {
                     port,
                     bulk_port: (bulk_port != 0).then_some(bulk_port),
+                    flows: read.code(flow_count)?,
                     datagram_max: read.u32()?,
                     receive_buffer: read.u64()?,
                     receive_overhead: read.u32()?,
@@ -195,6 +200,8 @@ pub enum ToServer {
         to: SocketAddr,
         /// Lane of the datagram.
         lane: Lane,
+        /// Flow of bulk, less than [`FLOWS_MAX`].
+        flow: u8,
         /// Fast paths that it may take.
         mode: SendMode,
     },
@@ -240,13 +247,13 @@ impl ToServer {
     #[must_use]
     pub fn encode(&self) -> HeadBytes {
         match self {
-            ToServer::Datagram { to, lane, mode } => {
+            ToServer::Datagram { to, lane, flow, mode } => {
                 let mode = match mode {
                     SendMode::Any => 0,
                     SendMode::Single => 1,
                     SendMode::Plain => 2,
                 };
-                head(1, [*lane as u8, mode], Some(to), [0; 2])
+                head(1, [*lane as u8, mode], Some(to), [u32::from(*flow), 0])
             }
             ToServer::PeerSilent(peer) => head(2, [0; 2], Some(peer), [0; 2]),
             ToServer::Count => head(3, [0; 2], None, [0; 2]),
@@ -271,6 +278,7 @@ impl ToServer {
                     2 => SendMode::Plain,
                     _ => return Err(Invalid),
                 },
+                flow: u8::try_from(read.u32()?).ok().filter(is_flow).ok_or(Invalid)?,
             },
             2 => ToServer::PeerSilent(read_address(&mut read)?),
             3 => ToServer::Count,
@@ -316,6 +324,14 @@ impl ToNode {
             _ => return Err(Invalid),
         })
     }
+}
+
+fn is_flow(flow: &u8) -> bool {
+    *flow < FLOWS_MAX
+}
+
+fn flow_count(code: u8) -> Option<u8> {
+    (1..=FLOWS_MAX).contains(&code).then_some(code)
 }
 
 fn flag(code: u8) -> Option<bool> {
@@ -378,9 +394,9 @@ mod tests {
         /// SERVE-3.1.
         #[test]
         fn heads_are_read_as_they_are_written(
-            address in address(), lane in lane(), mode in mode(), is_congested: bool, tried: u32, fits: u32,
+            address in address(), lane in lane(), flow in 0..FLOWS_MAX, mode in mode(), is_congested: bool, tried: u32, fits: u32,
         ) {
-            for head in [ToServer::Datagram { to: address, lane, mode }, ToServer::PeerSilent(address), ToServer::Count] {
+            for head in [ToServer::Datagram { to: address, lane, flow, mode }, ToServer::PeerSilent(address), ToServer::Count] {
                 prop_assert_eq!(ToServer::decode(&head.encode()), Ok(head));
             }
             for head in [
@@ -398,14 +414,14 @@ mod tests {
         fn requests_and_answers_are_read_as_they_are_written(
             ports: (u16, u16), bulk_port: u16, sharers: u16, buffer: u32, is_checked_by_udp: bool,
             addresses in proptest::collection::vec(any::<IpAddr>(), 0..=ADDRESSES_MAX),
-            without in "[a-z,]{0,120}", port: u16, bulk in 1_u16.., sizes: (u32, u64, u32), why in "\\PC{0,400}",
+            without in "[a-z,]{0,120}", port: u16, bulk in 1_u16.., flows in 1..=FLOWS_MAX, sizes: (u32, u64, u32), why in "\\PC{0,400}",
         ) {
             let request =
                 OpenRequest { ports, bulk_port, sharers, buffer, is_checked_by_udp, addresses, without };
             prop_assert!(request.encode().len() <= CONTROL_MESSAGE_MAX);
             prop_assert_eq!(OpenRequest::decode(&request.encode()), Ok(request));
             let opened = OpenAnswer::Opened {
-                port, bulk_port: Some(bulk), datagram_max: sizes.0, receive_buffer: sizes.1, receive_overhead: sizes.2,
+                port, bulk_port: Some(bulk), flows, datagram_max: sizes.0, receive_buffer: sizes.1, receive_overhead: sizes.2,
             };
             prop_assert_eq!(OpenAnswer::decode(&opened.encode()), Ok(opened));
             for refusal in [OpenAnswer::Refused(why.clone()), OpenAnswer::NotServed(why.clone())] {

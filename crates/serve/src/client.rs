@@ -59,6 +59,7 @@ pub(super) fn ask_of(request: &OpenRequest, user: u32) -> Result<Bind, String> {
 struct Queued {
     to: SocketAddr,
     lane: Lane,
+    flow: u8,
     mode: SendMode,
     bytes: Range<usize>,
 }
@@ -219,6 +220,7 @@ impl Client {
             .iter()
             .take(BATCH)
             .map(|queued| Outgoing {
+                flow: queued.flow,
                 mode: queued.mode,
                 ..Outgoing::new(
                     &queued.to,
@@ -250,10 +252,11 @@ impl Client {
             self.deficit -= HEAD + rest;
             let head = ToServer::decode(&head_of(&self.pair.inward)).map_err(|_| nonsense())?;
             match head {
-                ToServer::Datagram { to, lane, mode } => {
+                ToServer::Datagram { to, lane, flow, mode } => {
                     let from = self.bytes.len();
                     self.pair.inward.append(HEAD, rest, &mut self.bytes);
-                    self.queued.push_back(Queued { to, lane, mode, bytes: from..self.bytes.len() });
+                    let bytes = from..self.bytes.len();
+                    self.queued.push_back(Queued { to, lane, flow, mode, bytes });
                 }
                 ToServer::PeerSilent(peer) => self.link.report_silence(peer),
                 ToServer::Count => self.is_asked = true,

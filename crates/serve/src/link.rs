@@ -181,6 +181,7 @@ pub struct ServedLink {
     stalls: StallWatch,
     port: u16,
     bulk_port: Option<u16>,
+    flows: u8,
     datagram_max: usize,
     receive_buffer: usize,
     receive_overhead: usize,
@@ -253,8 +254,14 @@ impl ServedLink {
     }
 
     fn of(name: &str, ask: &Bind, pair: Pair, opened: &OpenAnswer) -> io::Result<ServedLink> {
-        let OpenAnswer::Opened { port, bulk_port, datagram_max, receive_buffer, receive_overhead } =
-            *opened
+        let OpenAnswer::Opened {
+            port,
+            bulk_port,
+            flows,
+            datagram_max,
+            receive_buffer,
+            receive_overhead,
+        } = *opened
         else {
             return Err(nonsense());
         };
@@ -271,6 +278,7 @@ impl ServedLink {
             stalls: StallWatch::default(),
             port,
             bulk_port,
+            flows,
             datagram_max: datagram_max as usize,
             receive_buffer: usize::try_from(receive_buffer).unwrap_or(usize::MAX),
             receive_overhead: receive_overhead as usize,
@@ -531,8 +539,8 @@ impl Link for ServedLink {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         let mut taken = 0;
         for outgoing in batch {
-            let head =
-                ToServer::Datagram { to: *outgoing.to, lane: outgoing.lane, mode: outgoing.mode };
+            let &Outgoing { to, lane, flow, mode, .. } = outgoing;
+            let head = ToServer::Datagram { to: *to, lane, flow, mode };
             // The kernel refuses what is longer, and says so.
             let room = DATAGRAM_MAX.saturating_sub(outgoing.head.len() + outgoing.tag.len());
             let len = outgoing.payload.len().min(room);
@@ -598,7 +606,7 @@ impl Link for ServedLink {
         LinkProperties {
             port: self.port,
             bulk_port: self.bulk_port,
-            flows: 1,
+            flows: self.flows,
             datagram_max: self.datagram_max,
             receive_buffer: self.receive_buffer,
             receive_overhead: self.receive_overhead,

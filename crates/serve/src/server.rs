@@ -389,6 +389,7 @@ impl Server {
         let answer = OpenAnswer::Opened {
             port: properties.port,
             bulk_port: properties.bulk_port,
+            flows: properties.flows,
             datagram_max: u32::try_from(properties.datagram_max).unwrap_or(u32::MAX),
             receive_buffer: properties.receive_buffer as u64,
             receive_overhead: u32::try_from(properties.receive_overhead).unwrap_or(u32::MAX),

@@ -70,7 +70,7 @@ struct Flushed {
     link: RefCell<ServedLink>,
     /// Datagrams that came meanwhile.
     came: RefCell<Vec<(SocketAddr, Vec<u8>, bool)>>,
-    properties: (u16, Option<u16>, usize, usize, usize),
+    properties: (u16, Option<u16>, u8, usize, usize, usize),
     fd: std::os::fd::OwnedFd,
     /// Ends after the link.
     _server: Running,
@@ -82,8 +82,8 @@ impl Flushed {
         let link = ServedLink::connect(&server.name, &ask(ip)).unwrap();
         let of = link.properties();
         let fd = of.fd.unwrap().try_clone_to_owned().unwrap();
-        let properties =
-            (of.port, of.bulk_port, of.datagram_max, of.receive_buffer, of.receive_overhead);
+        let (ports, buffer) = ((of.port, of.bulk_port), (of.receive_buffer, of.receive_overhead));
+        let properties = (ports.0, ports.1, of.flows, of.datagram_max, buffer.0, buffer.1);
         let came = RefCell::default();
         Flushed { link: RefCell::new(link), came, properties, fd, _server: server }
     }
@@ -117,9 +117,9 @@ impl Link for Flushed {
     }
 
     fn properties(&self) -> LinkProperties<'_> {
-        let (port, bulk_port, datagram_max, receive_buffer, receive_overhead) = self.properties;
+        let (port, bulk_port, flows, datagram_max, receive_buffer, receive_overhead) =
+            self.properties;
         let fd = Some(std::os::fd::AsFd::as_fd(&self.fd));
-        let flows = 1;
         LinkProperties {
             port,
             bulk_port,
@@ -168,6 +168,30 @@ fn carry(from: &mut ServedLink, to: &mut ServedLink, body: &[u8]) {
     let sent = from.send(&[Outgoing::new(&at, oikaze_protocol::wire::Lane::Small, body)]).unwrap();
     assert_eq!(sent, 1);
     assert_eq!(next(to).unwrap(), body);
+}
+
+/// WIND-14.1, SERVE-3.1: the server sends each flow of bulk from a port of its own.
+#[test]
+fn flows_of_bulk_leave_from_ports_of_their_own() {
+    let server = Running::start();
+    let (mut from, mut to) = (server.connect().unwrap(), server.connect().unwrap());
+    assert_eq!(from.properties().flows, oikaze_protocol::limits::FLOWS_MAX);
+    let at = SocketAddr::new(HERE, to.properties().bulk_port.unwrap());
+    let lane = oikaze_protocol::wire::Lane::Bulk;
+    let mut ports = std::collections::BTreeSet::new();
+    for flow in [0, 1, 2, 3, 0, 1, 2, 3] {
+        let one = Outgoing { flow, ..Outgoing::new(&at, lane, b"bulk") };
+        assert_eq!(from.send(&[one]).unwrap(), 1);
+        let mut came = None;
+        until("a datagram comes", || {
+            let _ = to.receive(&mut |arrival: Arrival<'_>| came = Some(arrival.from.port()));
+            came.is_some()
+        });
+        ports.extend(came);
+        let is_own = came == from.properties().bulk_port;
+        assert_eq!(is_own, flow == 0, "flow {flow} from port {came:?}");
+    }
+    assert_eq!(ports.len(), 4, "{ports:?}");
 }
 
 /// Returns the next datagram.
