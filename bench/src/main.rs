@@ -31,6 +31,7 @@ mod seal;
 mod served;
 mod shm;
 mod sockets;
+mod start;
 mod suite;
 mod switch;
 mod wind;
@@ -70,6 +71,8 @@ enum BenchCommand {
     Multicast(multicast::Run),
     /// Compare bulk over several flows with one flow, where each flow is capped and where none is.
     Flows(wind::flows::Run),
+    /// Compare the start of a job under each launcher with that of programs of MPI.
+    Start(start::Run),
     /// Compare Python with Rust, and collectives and a program over NumPy with mpi4py.
     Python(python::Run),
     /// Compare exchanges of pages with copies of their bytes.
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         BenchCommand::Collectives(run) => collectives::bench(&run),
         BenchCommand::Multicast(run) => multicast::bench(&run),
         BenchCommand::Flows(run) => wind::flows::bench(&run),
+        BenchCommand::Start(run) => start::bench(&run),
         BenchCommand::Python(run) => python::bench(&run),
         BenchCommand::Exchange(run) => exchange::bench(&run),
         BenchCommand::Placement(run) => placement::bench(&run),

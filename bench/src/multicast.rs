@@ -133,7 +133,7 @@ impl System {
     /// Checks that the programs can be started, and builds those in C.
     fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
-            Self::Mpi => mpi::build(case.program().0).map(drop),
+            Self::Mpi => mpi::OPEN_MPI.build(case.program().0).map(drop),
             _ => oikaze::program().map(drop),
         }
     }
@@ -146,7 +146,7 @@ impl System {
             command.args(mpi::launch(&switch.addresses(nodes), &remote_shell()?));
             // More processes than cores must not poll without a pause.
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
-            command.arg(mpi::build(program)?).args(arguments);
+            command.arg(mpi::OPEN_MPI.build(program)?).args(arguments);
             command.args(case.size_arguments(size, quick, true));
             return Ok(command);
         }

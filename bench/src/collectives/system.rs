@@ -82,7 +82,7 @@ impl System {
     /// A compiler or a program is missing. The error names it and its package.
     pub fn prepare(self) -> Result<(), Error> {
         match self {
-            Self::Mpi => mpi::build(PROGRAM).map(drop),
+            Self::Mpi => mpi::OPEN_MPI.build(PROGRAM).map(drop),
             Self::Oikaze | Self::Full => oikaze::program().map(drop),
             Self::Model => Ok(()),
         }
@@ -117,7 +117,7 @@ impl System {
         let mut command;
         if self == Self::Mpi {
             command = mpi::launcher(lab, nodes as usize, LIMIT)?;
-            command.arg(mpi::build(PROGRAM)?).args(["--sizes", &list]);
+            command.arg(mpi::OPEN_MPI.build(PROGRAM)?).args(["--sizes", &list]);
         } else {
             let seal = if self == Self::Full { Seal::Full } else { Seal::Crc };
             command = oikaze::job(lab, nodes as usize, LIMIT, seal)?;

@@ -1,5 +1,5 @@
-//! Programs over Open MPI: how those in C are built, and how all are started, on two hosts or on
-//! this machine.
+//! Programs over MPI: how those in C are built, and how those of Open MPI are started, on two hosts
+//! or on this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,50 +10,77 @@ use crate::error::Error;
 use crate::lab::{CLIENT, Lab, Place, core_of_each, remote_shell};
 use crate::process::{limited, own_program};
 
+/// Implementation of MPI.
+#[derive(Debug)]
+pub struct Mpi {
+    /// Program that starts the processes.
+    pub launcher: &'static str,
+    /// Compiler wrapper for C.
+    compiler: &'static str,
+    /// Debian packages of launcher, compiler wrapper and compiler.
+    packages: &'static str,
+    /// Folder for its programs, beside the bench.
+    folder: &'static str,
+}
+
+/// Open MPI, the peer of most benches.
+pub const OPEN_MPI: Mpi = Mpi {
+    launcher: LAUNCHER,
+    compiler: "mpicc",
+    packages: "openmpi-bin, libopenmpi-dev and gcc",
+    folder: "mpi",
+};
+
+/// MPICH, whose launcher is Hydra.
+pub const MPICH: Mpi = Mpi {
+    launcher: "mpiexec.hydra",
+    compiler: "mpicc.mpich",
+    packages: "mpich, libmpich-dev and gcc",
+    folder: "mpich",
+};
+
 /// Launcher of Open MPI.
 pub const LAUNCHER: &str = "mpirun";
-/// Compiler wrapper of Open MPI.
-const COMPILER: &str = "mpicc";
-/// Debian packages of launcher, compiler wrapper and compiler.
-const PACKAGES: &str = "openmpi-bin, libopenmpi-dev and gcc";
 /// Sources of the programs.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mpi");
 /// Header that all programs include.
 const HEADER: &str = "common.h";
 
-/// Builds a program if it is older than its sources. Returns its path.
-///
-/// # Errors
-/// Open MPI, a compiler or the library of the inner loops is missing, or the compiler reports an
-/// error.
-pub fn build(program: &str) -> Result<PathBuf, Error> {
-    let me = own_program()?;
-    let source = Path::new(SOURCES).join(program).with_extension("c");
-    let kernels = has_kernels(&source)?.then(|| me.with_file_name(KERNELS_LIBRARY));
-    let built = Built {
-        program: me.with_file_name("mpi").join(program),
-        headers: vec![Path::new(SOURCES).join(HEADER), Path::new(SOURCES).join(KERNELS)],
-        libraries: kernels.into_iter().collect(),
-        source,
-    };
-    if built.is_fresh()? {
-        return Ok(built.program);
+impl Mpi {
+    /// Builds a program if it is older than its sources. Returns its path.
+    ///
+    /// # Errors
+    /// The implementation, a compiler or the library of the inner loops is missing, or the compiler
+    /// reports an error.
+    pub fn build(&self, program: &str) -> Result<PathBuf, Error> {
+        let me = own_program()?;
+        let source = Path::new(SOURCES).join(program).with_extension("c");
+        let kernels = has_kernels(&source)?.then(|| me.with_file_name(KERNELS_LIBRARY));
+        let built = Built {
+            program: me.with_file_name(self.folder).join(program),
+            headers: vec![Path::new(SOURCES).join(HEADER), Path::new(SOURCES).join(KERNELS)],
+            libraries: kernels.into_iter().collect(),
+            source,
+        };
+        if built.is_fresh()? {
+            return Ok(built.program);
+        }
+        self.installed()?;
+        built.compile(Command::new(self.compiler), self.packages)
     }
-    installed(LAUNCHER)?;
-    built.compile(Command::new(COMPILER), PACKAGES)
-}
 
-/// Checks that a program of Open MPI is installed.
-///
-/// # Errors
-/// It is not. The error names its packages.
-pub fn installed(program: &str) -> Result<(), Error> {
-    let version = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    version.map(drop).map_err(|why| missing(program, &why))
-}
+    /// Checks that the launcher is installed.
+    ///
+    /// # Errors
+    /// It is not. The error names its packages.
+    pub fn installed(&self) -> Result<(), Error> {
+        let version = Command::new(self.launcher).arg("--version").stdin(Stdio::null()).output();
+        version.map(drop).map_err(|why| self.missing(self.launcher, &why))
+    }
 
-fn missing(program: &str, why: &std::io::Error) -> Error {
-    super::c_program::missing(program, why, PACKAGES)
+    fn missing(&self, program: &str, why: &std::io::Error) -> Error {
+        super::c_program::missing(program, why, self.packages)
+    }
 }
 
 /// Returns the launcher of processes at the lab's place, up to the program: on the first hosts of a
@@ -186,7 +213,10 @@ mod tests {
 
     #[test]
     fn missing_program_is_named_with_its_package() {
-        let error = missing("mpicc", &std::io::ErrorKind::NotFound.into()).to_string();
-        assert!(error.starts_with("mpicc: ") && error.contains("libopenmpi-dev"), "{error}");
+        for (mpi, package) in [(OPEN_MPI, "libopenmpi-dev"), (MPICH, "libmpich-dev")] {
+            let error = mpi.missing(mpi.compiler, &std::io::ErrorKind::NotFound.into());
+            let error = error.to_string();
+            assert!(error.starts_with(mpi.compiler) && error.contains(package), "{error}");
+        }
     }
 }

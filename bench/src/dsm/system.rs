@@ -125,7 +125,7 @@ impl System {
     /// A compiler or a program is missing. The error names it and its package.
     pub fn prepare(self, case: Case) -> Result<(), Error> {
         match self {
-            Self::Mpi => mpi::build(case.program()).map(drop),
+            Self::Mpi => mpi::OPEN_MPI.build(case.program()).map(drop),
             Self::OikazeC => plain::build(case.program()).map(drop),
             Self::OikazeSmall if huge_page().is_none() || collapses_files().is_err() => {
                 Err(Error::new(
@@ -156,7 +156,7 @@ impl System {
         Ok(match self {
             Self::Mpi => {
                 let mut command = mpi::launcher(lab, nodes as usize, LIMIT)?;
-                command.arg(mpi::build(case.program())?).args(arguments);
+                command.arg(mpi::OPEN_MPI.build(case.program())?).args(arguments);
                 command
             }
             Self::Serial => {

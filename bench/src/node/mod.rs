@@ -29,7 +29,7 @@ use crate::process::own_program;
 pub use output::{failed, tell};
 
 /// Variable by which the program knows that it has the variables of its rank.
-const ENTERED: &str = "OIKAZE_BENCH_NODE";
+pub const ENTERED: &str = "OIKAZE_BENCH_NODE";
 
 /// Program of a node, with the settings of all ranks.
 #[derive(Args)]
@@ -53,6 +53,8 @@ pub struct Program {
 enum Role {
     /// Join and leave, to see whether the engine is permitted.
     Probe,
+    /// Join and leave. Node 0 prints the number of nodes.
+    Start,
     /// Cost of a put for its caller.
     Post(post::Settings),
     /// Many packets and one answer.
@@ -98,6 +100,12 @@ pub fn play(program: &Program) -> Result<(), Error> {
     let job = oikaze::join().map_err(failed)?;
     match &program.role {
         Role::Probe => job.barrier().map_err(failed)?,
+        Role::Start => {
+            job.barrier().map_err(failed)?;
+            if job.rank() == 0 {
+                println!("{} nodes", job.size());
+            }
+        }
         Role::Post(settings) => post::run(&job, settings)?,
         Role::Burst(settings) => burst::run(&job, settings)?,
         Role::Single(settings) => single::run(&job, settings)?,

@@ -176,7 +176,7 @@ impl System {
             Self::Oikaze => oikaze::program().map(drop),
             Self::Python | Self::PythonFull => interpreter().map(drop),
             Self::Mpi4py => {
-                mpi::installed(mpi::LAUNCHER)?;
+                mpi::OPEN_MPI.installed()?;
                 let mut import = Command::new(interpreter()?);
                 import.args(["-c", &format!("import {MODULE}")]);
                 alone(import).map(drop).map_err(|why| no_module(&why))

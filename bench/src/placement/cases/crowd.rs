@@ -32,7 +32,7 @@ pub fn round(extent: Extent, all: &mut Collected) {
         });
         all.add_all(&format!("crowd, {system}"), found.and_then(value(system)));
     }
-    let found = mpi::build(PROGRAM).and_then(|program| {
+    let found = mpi::OPEN_MPI.build(PROGRAM).and_then(|program| {
         let mut command = mpi::launcher_here(NODES, LIMIT);
         command.arg(program).args(&turns);
         alone(command)
