@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Key of what rank 0 says.
 const KEY: &std::ffi::CStr = c"oikaze";
 /// Variables that name the directory of an installation.
-const PREFIXES: [&str; 3] = ["PMIX_PREFIX", "PRTE_PREFIX", "OPAL_PREFIX"];
+const PREFIXES: [&str; 4] = ["PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "PRTE_PREFIX", "OPAL_PREFIX"];
 
 /// Connection to a PMIx server.
 pub struct PmixExchange {

