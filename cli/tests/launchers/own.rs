@@ -252,3 +252,18 @@ fn node_that_has_lost_its_variables_is_no_node_of_a_pmi_launcher() {
     assert_ne!(status, Some(0), "{out}{err}");
     assert!(err.contains("let the OIKAZE_ variables pass"), "{out}{err}");
 }
+
+/// LAUNCH-10.8: a child has inherited the socket of its node.
+#[test]
+fn child_that_begins_beside_its_node_is_refused() {
+    let script = format!(
+        "{ASK}; export -f ask; begin=\"ask 'cmd=init pmi_version=1'\"
+         eval \"$begin\"; bash -c \"$begin; exit\"; ask cmd=finalize
+         bash -c \"$begin; ask cmd=finalize\""
+    );
+    let (status, out, err) = finish(&mut pmi_script(&["--no-prefix"], &script));
+    assert_eq!(status, Some(0), "{out}{err}");
+    let answers: Vec<&str> = out.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(answers, ["rc=0", "rc=-1", "rc=0", "rc=0", "rc=0"], "{out}{err}");
+    assert!(err.contains("\"bash\" begins MPI on the connection of \"bash\""), "{err}");
+}

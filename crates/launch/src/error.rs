@@ -203,3 +203,24 @@ impl JobError {
         move |source| JobError::System { doing, source }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oikaze_protocol::wind::Misfit;
+
+    /// WIRE-6.5: the user sees which release is on which host.
+    #[test]
+    fn refusal_by_version_names_both_hosts_and_ranges() {
+        let why = HandshakeRefusal {
+            misfit: Misfit::Version,
+            mine: 11,
+            theirs: 13 << 16 | 12,
+            by_peer: false,
+        };
+        let error = JobError::Misfit { rank: 3, there: "new".into(), here: "old".into(), why };
+        let text = error.to_string();
+        assert!(text.starts_with("node 3 on \"new\" and this one on \"old\""), "{text}");
+        assert!(text.contains("wire format 11 here, 12 to 13 at the peer"), "{text}");
+    }
+}

@@ -75,4 +75,4 @@ mod testing;
 pub mod valgrind;
 
 pub use error_text::remedy;
-pub use processes::{inherited, origin, pmix, process, signals};
+pub use processes::{inherited, origin, pmix, process, sender, signals};

@@ -11,7 +11,7 @@ use crate::environment::{self, NodePlace};
 use crate::launcher::events::Event;
 use crate::pmi::PmiOrder;
 use crate::pmi::host::HostServer;
-use crate::pmi::sockets::{PmiReport, PmiServer};
+use crate::pmi::sockets::{self, PmiReport, PmiServer};
 use crate::{Secret, Settings};
 use oikaze_os::inherited::Inheritance;
 use oikaze_os::process::isolate;
@@ -20,7 +20,6 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -118,7 +117,7 @@ impl NodeProcesses {
         for (node, rank) in work.ranks.clone().enumerate() {
             let mut command = command(work, rank, &wrap(rank), secret.as_ref());
             let doing = || LaunchError::system("make a socket for the PMI-1 server");
-            let (ours, theirs) = UnixStream::pair().map_err(doing())?;
+            let (ours, theirs) = sockets::pair().map_err(doing())?;
             let theirs = Inheritance::of(theirs).map_err(doing())?;
             serve_pmi(&mut command, work, rank, &theirs);
             pmi_sockets.push((rank, ours));

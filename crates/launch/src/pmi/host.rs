@@ -168,6 +168,25 @@ impl HostServer {
         }
     }
 
+    /// Refuses a process that begins while another one uses the connection. They have these names
+    /// (LAUNCH-10.8).
+    pub fn refuse_second(&mut self, rank: Rank, [first, second]: &[String; 2]) -> Reaction {
+        let why = format!(
+            "{second:?} begins MPI on the connection of {first:?}, whose child it may be: run one program of MPI after another, or start {second:?} without the variables PMI_FD, PMI_RANK and PMI_SIZE"
+        );
+        let news = Some(PmiNews::Refused(rank, why));
+        // Either of them may read an answer. The first one expects none, unless it waits.
+        match self.nodes.get(&rank).is_some_and(|node| node.waits) {
+            true => Reaction { news, closes: true, ..Reaction::default() },
+            false => Reaction {
+                news,
+                ..Reaction::answer(
+                    "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1 msg=another_process_uses_this_connection",
+                )
+            },
+        }
+    }
+
     /// Handles an order of the launcher. Returns what is sent to which nodes.
     pub fn order(&mut self, order: PmiOrder) -> Vec<(Rank, Reaction)> {
         match order {

@@ -1,16 +1,17 @@
 //! Sockets of the PMI-1 server of this host: one thread polls those of all nodes here (LAUNCH-10).
 
 use super::host::{HostServer, Reaction};
-use super::line::LineReader;
+use super::line::{LineReader, PmiLine};
 use super::{PmiNews, PmiOrder};
 use crate::JobError;
+use oikaze_os::sender::{self, Sender};
 use oikaze_protocol::Rank;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{self, Receiver, channel};
 use std::time::Duration;
 
 /// Time limit of a wait for the last requests of nodes that have ended. Only a launcher that has
@@ -24,12 +25,12 @@ enum ServerCommand {
     Order(PmiOrder),
     /// Ranks of nodes that have ended, and the destination of the news that all they have sent has
     /// been handled.
-    Settle(Vec<Rank>, Sender<()>),
+    Settle(Vec<Rank>, mpsc::Sender<()>),
 }
 
 /// Running server. Dropping it closes all connections.
 pub struct PmiServer {
-    commands: Sender<ServerCommand>,
+    commands: mpsc::Sender<ServerCommand>,
     /// Socket that wakes the thread by a byte. Closing it ends the thread.
     wake: UnixStream,
 }
@@ -50,7 +51,7 @@ impl PmiServer {
         let mut nodes = BTreeMap::new();
         for (rank, socket) in sockets {
             socket.set_nonblocking(true).map_err(failed())?;
-            nodes.insert(rank, NodeSocket { socket, reader: LineReader::default() });
+            nodes.insert(rank, NodeSocket { socket, reader: LineReader::default(), user: None });
         }
         let (commands, received) = channel();
         let sockets = Sockets { host, nodes, report, woken, commands: received };
@@ -81,6 +82,19 @@ impl PmiServer {
 struct NodeSocket {
     socket: UnixStream,
     reader: LineReader,
+    /// Process that has begun, and not finalized (LAUNCH-10.8).
+    user: Option<Sender>,
+}
+
+/// Makes the socket of a node, and the server's end of it, which comes first.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // Before the node has the other end, and sends the first line.
+    sender::ask_for_senders(&ours)?;
+    Ok((ours, theirs))
 }
 
 struct Sockets {
@@ -144,12 +158,12 @@ impl Sockets {
     fn read(&mut self, rank: Rank) {
         let mut chunk = [0; 4096];
         while let Some(node) = self.nodes.get_mut(&rank) {
-            let bytes = match node.socket.read(&mut chunk) {
-                Ok(0) => None,
-                Ok(len) => chunk.get(..len),
+            let (bytes, from) = match sender::receive(&node.socket, &mut chunk) {
+                Ok((0, _)) => (None, None),
+                Ok((len, from)) => (chunk.get(..len), from),
                 Err(why) if why.kind() == ErrorKind::Interrupted => continue,
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => None,
+                Err(_) => (None, None),
             };
             let Some(bytes) = bytes else {
                 self.nodes.remove(&rank);
@@ -160,12 +174,30 @@ impl Sockets {
                 let taken = node.reader.take(*byte);
                 let reaction = match &taken {
                     Ok(None) => continue,
-                    Ok(Some(line)) => self.host.take(rank, Ok(line)),
+                    Ok(Some(line)) => self.take(rank, line, from),
                     Err(why) => self.host.take(rank, Err(*why)),
                 };
                 self.react(rank, reaction);
             }
         }
+    }
+
+    /// Handles a line that this process has sent.
+    fn take(&mut self, rank: Rank, line: &PmiLine, from: Option<u32>) -> Reaction {
+        let Some(node) = self.nodes.get_mut(&rank) else { return Reaction::default() };
+        match (line.value("cmd"), from) {
+            (Some("init"), Some(from)) => {
+                let other = node.user.as_ref().filter(|user| user.pid() != from);
+                if let Some(other) = other.filter(|other| other.is_living()) {
+                    let names = [other.pid(), from].map(name_of);
+                    return self.host.refuse_second(rank, &names);
+                }
+                node.user = Sender::of(from);
+            }
+            (Some("finalize"), _) => node.user = None,
+            _ => {}
+        }
+        self.host.take(rank, Ok(line))
     }
 
     /// The launcher knows the news before the node goes on.
@@ -181,10 +213,63 @@ impl Sockets {
     }
 }
 
+/// Returns the name of a process for messages, or its number if it has gone.
+fn name_of(pid: u32) -> String {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => name.trim_end().to_owned(),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
+    use std::os::fd::OwnedFd;
+    use std::process::{Command, Stdio};
+
+    /// LAUNCH-10.8: a child of a node has inherited its socket.
+    #[test]
+    fn second_process_that_begins_is_refused_while_the_first_lives() {
+        const INIT: &str = "cmd=init pmi_version=1";
+        let (ours, theirs) = pair().unwrap();
+        let (news, told) = channel();
+        let report = move |one| _ = news.send(one);
+        let host = HostServer::new(0..1, 2, 1, "");
+        let _server = PmiServer::start(host, vec![(0, ours)], Arc::new(report)).unwrap();
+        let mut lines = BufReader::new(&theirs).lines();
+        let mut next = || lines.next().transpose().unwrap().unwrap_or_default();
+        let by_child = || {
+            let socket = Stdio::from(OwnedFd::from(theirs.try_clone().unwrap()));
+            let script = format!("echo '{INIT}' >&0");
+            let mut command = Command::new("sh");
+            assert!(command.args(["-c", &script]).stdin(socket).status().unwrap().success());
+        };
+        let here = |line: &str| (&theirs).write_all(format!("{line}\n").as_bytes()).unwrap();
+        // The first process has gone without an end.
+        by_child();
+        assert!(next().contains("rc=0"));
+        here(INIT);
+        assert!(next().contains("rc=0"));
+        here(INIT);
+        assert!(next().contains("rc=0"), "the same process may begin again");
+        by_child();
+        let refused = next();
+        assert!(refused.contains("cmd=response_to_init rc=-1"), "{refused}");
+        here("cmd=finalize");
+        assert!(next().contains("finalize_ack"));
+        by_child();
+        assert!(next().contains("rc=0"));
+        here(INIT);
+        assert!(next().contains("rc=0"));
+        here("cmd=barrier_in");
+        by_child();
+        assert_eq!(next(), "", "either process may read an answer, so there is none");
+        let news: Vec<PmiNews> = told.try_iter().collect();
+        let says = |why: &str| why.contains("begins MPI on the connection of");
+        let refusals = |one: &&PmiNews| matches!(one, PmiNews::Refused(0, why) if says(why));
+        assert_eq!(news.iter().filter(refusals).count(), 2, "{news:?}");
+    }
 
     /// LAUNCH-10.1.
     #[test]

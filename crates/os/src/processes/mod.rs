@@ -5,4 +5,5 @@ pub mod inherited;
 pub mod origin;
 pub mod pmix;
 pub mod process;
+pub mod sender;
 pub mod signals;
