@@ -99,8 +99,8 @@ pub struct Pmix {
 
 impl Pmix {
     /// Loads the library and connects. The library that an MPI library of this process has loaded
-    /// is taken first, then that of the launcher, which lies under `prefixes`, and then the one that
-    /// the loader finds.
+    /// is taken first. Then comes that of the launcher, which lies under `prefixes`, and then the
+    /// one that the loader finds.
     ///
     /// # Errors
     /// The text says that the library is missing, or which failure it reports.
