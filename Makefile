@@ -100,6 +100,9 @@ packages-all:
 	if ! pkg-config --exists mpich; then
 	  $(call need,mpi.h=libmpich-dev)
 	fi
+	if ! command -v torchrun >/dev/null; then
+	  echo "torchrun is missing: the test of its jobs will be skipped (python3-torch, 143 MB)" >&2
+	fi
 	if ! { command -v sshd && command -v slurmctld && command -v slurmd && command -v srun; } >/dev/null; then
 	  if [ -d /run/systemd/system ]; then
 	    echo "sshd, slurmctld, slurmd or srun is missing: tests through them will be skipped (openssh-server, slurmctld, slurmd, slurm-client; installing them starts services)" >&2

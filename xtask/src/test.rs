@@ -86,6 +86,14 @@ impl Report {
         self.timed(what, || (String::new(), run()));
     }
 
+    /// Runs a step that says what it did, and notes that.
+    pub fn saying(&mut self, what: &str, run: impl FnOnce() -> Result<String, String>) {
+        self.timed(what, || match run() {
+            Ok(said) => (said, Ok(())),
+            Err(why) => (String::new(), Err(why)),
+        });
+    }
+
     fn timed(&mut self, what: &str, run: impl FnOnce() -> (String, Result<(), String>)) {
         println!("step: {what}");
         let begin = Instant::now();
@@ -190,12 +198,15 @@ fn protocol_tests() -> Result<PathBuf, String> {
     program.map(PathBuf::from).ok_or_else(|| "cargo names no tests of oikaze-protocol".to_owned())
 }
 
-/// Runs tests, at least one of which must exist.
+/// Runs tests, at least one of which must exist. Returns their sum, with the reasons of those that
+/// were skipped.
 ///
 /// # Errors
 /// The tests fail, or do not exist.
-pub fn some(step: Step) -> Result<(), String> {
-    Sum::default().run(step)
+pub fn some(step: Step) -> Result<String, String> {
+    let mut sum = Sum::default();
+    sum.run(step)?;
+    Ok(sum.show())
 }
 
 /// Seeds of connection set-ups. Each seed makes 28 connections, half of them with loss and half

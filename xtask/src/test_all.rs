@@ -5,8 +5,8 @@ use crate::{deb, dist, python, test, wheel};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-/// Part of the tests, with its name.
-type Part = (&'static str, fn() -> Result<(), String>);
+/// Part of the tests, with its name. It returns what the report says of it.
+type Part = (&'static str, fn() -> Result<String, String>);
 
 /// Parts beyond `cargo xtask test`, in the order in which they run. A part that needs a release
 /// build belongs here, and what repeats tests in more cases.
@@ -42,7 +42,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     }
     for (name, part) in PARTS {
         if all || settings.only.iter().any(|only| only == name) {
-            report.step(name, part);
+            report.saying(name, part);
         }
     }
     report.end()
@@ -50,7 +50,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
 
 /// Runs the tests of collectives and of random programs in all ways of exchange. `cargo xtask test`
 /// runs each of them in some.
-fn ways() -> Result<(), String> {
+fn ways() -> Result<String, String> {
     let tests = |filter: &[&str], files: &[&str]| {
         let mut step = cargo(&["test", "--workspace", "--no-fail-fast"]);
         for file in files {
@@ -58,34 +58,37 @@ fn ways() -> Result<(), String> {
         }
         test::some(step.args(["--"]).args(filter).env("OIKAZE_TEST_WAYS", "all"))
     };
-    tests(&[], &["collective", "collective_faults", "messages"])?;
-    tests(&["random_programs"], &["arrays", "processes"])
+    let said = tests(&[], &["collective", "collective_faults", "messages"])?;
+    let more = tests(&["random_programs"], &["arrays", "processes"])?;
+    Ok(format!("{said};{}", more.trim_start_matches(':')))
 }
 
 /// Builds the static command and the Debian package, and tests both.
-fn packages() -> Result<(), String> {
+fn packages() -> Result<String, String> {
     let package = deb::run()?;
     test::some(long_test("packages").env("OIKAZE_TEST_PACKAGE", package))
 }
 
 /// Builds the wheels, and tries each of them in an empty environment.
-fn wheels() -> Result<(), String> {
-    wheel::run(&wheel::Settings::default())?.iter().try_for_each(wheel::test)
+fn wheels() -> Result<String, String> {
+    wheel::run(&wheel::Settings::default())?.iter().try_for_each(wheel::test)?;
+    Ok(String::new())
 }
 
 /// Runs the notebooks, and checks the type stubs against the package.
-fn notebooks() -> Result<(), String> {
-    python::run(true, &["-m".to_owned(), "long".to_owned()])
+fn notebooks() -> Result<String, String> {
+    python::run(true, &["-m".to_owned(), "long".to_owned()])?;
+    Ok(String::new())
 }
 
 /// Starts a job through a real sshd.
-fn ssh() -> Result<(), String> {
+fn ssh() -> Result<String, String> {
     dist::run()?;
     test::some(long_test("sshd"))
 }
 
 /// Starts jobs by launchers of other projects.
-fn launchers() -> Result<(), String> {
+fn launchers() -> Result<String, String> {
     test::some(long_test("launchers"))
 }
 
