@@ -65,6 +65,11 @@
 #define OIK_NODES_MAX 4096
 
 /**
+ * Stands for as many flows as pay, where a number of flows is asked for.
+ */
+#define OIK_FLOWS_AUTO -1
+
+/**
  * Number of bytes that `oik_exchange` gathers from each process.
  */
 #define OIK_GATHERED 1024
@@ -1311,6 +1316,13 @@ oik_status oik_settings_seal(oik_settings *settings, const char *seal);
  * Thread-safe.
  */
 oik_status oik_settings_cubic(oik_settings *settings);
+
+/**
+ * Sets the number of UDP source ports from which bulk to a peer leaves (`OIKAZE_FLOWS`), where the
+ * network caps what one of them carries: 1 to 16, or `OIK_FLOWS_AUTO`. With 0, the number stays as
+ * it is. Thread-safe.
+ */
+oik_status oik_settings_flows(oik_settings *settings, int32_t flows);
 
 /**
  * Sets the UDP ports that the node may use, `first` to `last` (`OIKAZE_PORTS`). Thread-safe.

@@ -5,7 +5,7 @@ use crate::abi::objects::{New, Released, handled};
 use crate::abi::place::name_calls;
 use crate::abi::pointers::{Bytes, BytesMut, Text};
 use crate::job::{Joined, Limit};
-use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, WaitMode};
+use oikaze::job::{CongestionControl, EngineMode, Feature, FlowCount, JobBuilder, WaitMode};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,21 @@ impl Settings {
         let refused = |why| CallError::invalid(format!("setting {name} to {words:?}: {why}"));
         self.change(|settings| apply(settings, words).map_err(refused))
     }
+}
+
+/// Stands for as many flows as pay, where a number of flows is asked for.
+pub const OIK_FLOWS_AUTO: i32 = -1;
+
+/// Reads a number of flows.
+fn flow_count(flows: i32) -> CallResult<FlowCount> {
+    if flows == OIK_FLOWS_AUTO {
+        return Ok(FlowCount::Auto);
+    }
+    flows.to_string().parse().map_err(|_| {
+        CallError::invalid(format!(
+            "setting flows to {flows}: there is no such number; give 0 to 16, or OIK_FLOWS_AUTO"
+        ))
+    })
 }
 
 /// Number of bytes that `oik_exchange` gathers from each process.
@@ -126,6 +141,11 @@ functions! {
     /// Thread-safe.
     oik_settings_cubic(settings: *mut oik_settings) =
         settings.change(|job| Ok(job.congestion(CongestionControl::Cubic)))?;
+    /// Sets the number of UDP source ports from which bulk to a peer leaves (`OIKAZE_FLOWS`), where
+    /// the network caps what one of them carries: 1 to 16, or `OIK_FLOWS_AUTO`. With 0, the number
+    /// stays as it is. Thread-safe.
+    oik_settings_flows(settings: *mut oik_settings, flows: i32) =
+        settings.change(|job| if flows == 0 { Ok(job) } else { Ok(job.flows(flow_count(flows)?)) })?;
     /// Sets the UDP ports that the node may use, `first` to `last` (`OIKAZE_PORTS`). Thread-safe.
     oik_settings_ports(settings: *mut oik_settings, first: u16, last: u16) =
         settings.change(|job| Ok(job.ports(first..=last)))?;

@@ -16,7 +16,7 @@ use crate::queue::CompletionQueue;
 use crate::wait::{OrOfJob, TimeLeft, Timeout, limit_of, taken, wait, wait_for, wait_in_thread};
 use cell::{JobCell, lock};
 use oikaze::ffi::{CallCounter, LockMode};
-use oikaze::job::{CongestionControl, EngineMode, Feature, JobBuilder, LoopProgress};
+use oikaze::job::{CongestionControl, EngineMode, Feature, FlowCount, JobBuilder, LoopProgress};
 use oikaze::memory::remote::RemoteId;
 use oikaze::shared::LockGuard;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -59,6 +59,7 @@ struct Settings {
     keep_going: Option<bool>,
     seal: Option<String>,
     cubic_congestion_control: bool,
+    flows: Option<Py<PyAny>>,
     ports: Option<Py<PyAny>>,
     waiting: Option<String>,
     engine: Option<String>,
@@ -133,6 +134,9 @@ impl Settings {
         if self.cubic_congestion_control {
             builder = builder.congestion(CongestionControl::Cubic);
         }
+        if let Some(flows) = &self.flows {
+            builder = builder.flows(flow_count(flows.bind(py))?);
+        }
         if let Some((first, last)) = ports {
             builder = builder.ports(first..=last);
         }
@@ -167,6 +171,13 @@ impl Settings {
         }
         Ok(builder)
     }
+}
+
+/// Reads a number of flows, or the word of `OIKAZE_FLOWS`.
+fn flow_count(given: &Bound<'_, PyAny>) -> PyResult<FlowCount> {
+    let words = given.str()?.to_string();
+    let read: Result<FlowCount, _> = words.parse();
+    read.map_err(|why| PyValueError::new_err(format!("flows={words}: {why}")))
 }
 
 fn unknown(name: &str, words: &str, why: &str) -> PyErr {

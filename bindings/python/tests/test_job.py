@@ -102,6 +102,8 @@ def test_settings_are_checked(alone):
             ({"engine": "process:io@0", "engine_core": 0}, "give cores as in"),
             ({"engine_priority": "high"}, "expected fifo"),
             ({"ports": (5, 4)}, "are not ports"),
+            ({"flows": 17}, "flows=17: no such number of flows; write auto or a number from 1"),
+            ({"flows": "many"}, "flows=many: no such number of flows"),
             ({"without": "everything"}, "everything"),
         ]:
             try:
@@ -113,7 +115,7 @@ def test_settings_are_checked(alone):
         job = oikaze.join(
             time_limit=2.5, failure_time=10, explain_after=0, keep_going=True, waiting="block",
             engine="inline", ports=(20000, 60000), seal="integrity",
-            cubic_congestion_control=True, without="xdp" if False else "",
+            cubic_congestion_control=True, flows="auto", without="xdp" if False else "",
         )
         assert job.time_limit == 2.5 and job.keeps_going
         """

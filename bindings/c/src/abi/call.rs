@@ -268,6 +268,7 @@ arguments! { one:
     <> bool: Self = |it, _, _| Ok(*it);
     <> u16: Self = |it, _, _| Ok(*it);
     <> u32: Self = |it, _, _| Ok(*it);
+    <> i32: Self = |it, _, _| Ok(*it);
     <> i64: Self = |it, _, _| Ok(*it);
     <> u64: Self = |it, _, _| Ok(*it);
     <> usize: Self = |it, _, _| Ok(*it);

@@ -38,6 +38,14 @@ static void pointers(void) {
     FAILS(oik_region_new(job, NULL, &memory, OIK_WRITE, &mine), OIK_INVALID, "lent for reading");
 }
 
+static void settings(void) {
+    oik_settings *settings;
+    OK(oik_settings_new(&settings));
+    FAILS(oik_settings_flows(settings, 17), OIK_INVALID, "setting flows to 17");
+    FAILS(oik_settings_flows(settings, -2), OIK_INVALID, "give 0 to 16, or OIK_FLOWS_AUTO");
+    OK(oik_settings_release(settings));
+}
+
 static void handles(void) {
     oik_operation *sent;
     oik_counter *counter;
@@ -465,6 +473,7 @@ int main(void) {
     OK(oik_rank(job, &rank));
     other = 1 - rank;
     pointers();
+    settings();
     handles();
     memory();
     fifos();

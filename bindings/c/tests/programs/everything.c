@@ -858,6 +858,9 @@ int main(void) {
     OK(oik_settings_failure_time(settings, 10));
     OK(oik_settings_explain_after(settings, 0));
     OK(oik_settings_keep_going(settings, false));
+    OK(oik_settings_flows(settings, 4));
+    OK(oik_settings_flows(settings, 0));
+    OK(oik_settings_flows(settings, OIK_FLOWS_AUTO));
     OK(oik_settings_poll_while_waiting(settings, 10000));
     OK(oik_settings_wait_adaptively(settings));
     OK(oik_settings_waiting(settings, "adaptive"));

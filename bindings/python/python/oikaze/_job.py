@@ -191,6 +191,7 @@ def join(
     keep_going: bool | None = None,
     seal: Literal["full", "integrity", "crc", "header"] | None = None,
     cubic_congestion_control: bool = False,
+    flows: int | Literal["auto"] | None = None,
     ports: tuple[int, int] | None = None,
     waiting: str | None = None,
     engine: str | None = None,
@@ -217,6 +218,8 @@ def join(
         seal: protection of datagrams between machines: encrypted (the default), authenticated
             only, by a checksum, or by a checksum of headers. All nodes choose the same.
         cubic_congestion_control: uses CUBIC (RFC 9438) in place of the default for data centres.
+        flows: number of UDP source ports from which bulk to a peer leaves, 1 to 16, or "auto" for
+            as many as pay. Clouds cap what one of them carries.
         ports: first and last UDP port that this node may use.
         waiting: how a thread waits: "spin", "poll:10us" (another time, too), "block" at once, or
             "adaptive": it decides by what has paid.
@@ -245,6 +248,7 @@ def join(
         keep_going=keep_going,
         seal=seal,
         cubic_congestion_control=cubic_congestion_control,
+        flows=flows,
         ports=ports,
         waiting=waiting,
         engine=engine,

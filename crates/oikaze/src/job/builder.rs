@@ -6,6 +6,8 @@ use crate::testing::seat::Seat;
 use oikaze_launch::{Ports, Seal, Settings};
 use oikaze_os::cpu::Priority;
 use oikaze_os::features::{DisabledFeatures, Feature};
+use oikaze_protocol::limits::FLOWS_MAX;
+use oikaze_protocol::wind::FlowCount;
 use oikaze_protocol::wind::congestion::Algorithm as CongestionControl;
 use oikaze_runtime::node::{EngineMode, WaitMode, WaitSettings};
 use std::ops::RangeInclusive;
@@ -42,6 +44,7 @@ pub struct JobBuilder {
     keep_going: Option<bool>,
     seal: Option<Seal>,
     congestion: Option<CongestionControl>,
+    flows: Option<FlowCount>,
     ports: Option<RangeInclusive<u16>>,
     waiting: Option<WaitMode>,
     engine: Option<EngineMode>,
@@ -91,6 +94,24 @@ impl JobBuilder {
     /// Sets the congestion control algorithm (`OIKAZE_CONGESTION`).
     pub fn congestion(mut self, algorithm: CongestionControl) -> Self {
         self.congestion = Some(algorithm);
+        self
+    }
+
+    /// Sets the number of UDP source ports from which bulk to a peer leaves (`OIKAZE_FLOWS`), where
+    /// the network caps what one of them carries, as clouds do.
+    ///
+    /// ```
+    /// use oikaze::job::FlowCount;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::Job::builder().flows(FlowCount::Auto).join()?;
+    /// job.barrier()?;
+    /// let four = oikaze::Job::builder().flows(FlowCount::Fixed(4));
+    /// # let _ = four;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn flows(mut self, flows: FlowCount) -> Self {
+        self.flows = Some(flows);
         self
     }
 
@@ -245,12 +266,23 @@ impl JobBuilder {
                 ));
             }
         }
+        if let Some(FlowCount::Fixed(flows)) = self.flows
+            && !(1..=FLOWS_MAX).contains(&flows)
+        {
+            return Err(Error::invalid(
+                "joining the job",
+                format!(
+                    "the number of flows is {flows}; give 1 to {FLOWS_MAX}, or FlowCount::Auto"
+                ),
+            ));
+        }
         Ok(Settings {
             ports,
             failure_time: failure_time.or(settings.failure_time),
             time_limit,
             seal: self.seal.or(settings.seal),
             congestion: self.congestion.or(settings.congestion),
+            flows: self.flows.or(settings.flows),
             explain_after: self.explain_after.or(settings.explain_after),
             keep_going: self.keep_going.unwrap_or(settings.keep_going),
             ..settings
@@ -325,6 +357,7 @@ mod tests {
             .time_limit(Duration::from_secs(20))
             .seal(Seal::Crc)
             .congestion(CongestionControl::Cubic)
+            .flows(FlowCount::Auto)
             .explain_after(Duration::ZERO)
             .keep_going(false);
         let expected = Settings {
@@ -334,7 +367,7 @@ mod tests {
             fault: Some("loss=0.1".into()),
             seal: Some(Seal::Crc),
             congestion: Some(CongestionControl::Cubic),
-            flows: Some(FlowCount::Fixed(4)),
+            flows: Some(FlowCount::Auto),
             explain_after: Some(Duration::ZERO),
             keep_going: false,
             machine: Some("a".into()),
@@ -354,6 +387,8 @@ mod tests {
             (Job::builder().time_limit(Duration::ZERO), "time limit"),
             (Job::builder().failure_time(Duration::ZERO), "failure time"),
             (Job::builder().ports(0..=4), "are not ports"),
+            (Job::builder().flows(FlowCount::Fixed(0)), "number of flows is 0"),
+            (Job::builder().flows(FlowCount::Fixed(FLOWS_MAX + 1)), "give 1 to 16"),
         ] {
             let text = builder.adjusted(of_user()).unwrap_err().to_string();
             assert!(text.contains(why), "{text}");

@@ -15,6 +15,7 @@ pub use handle::Job;
 pub use oikaze_launch::Seal;
 pub use oikaze_os::cpu::Priority;
 pub use oikaze_os::features::Feature;
+pub use oikaze_protocol::wind::FlowCount;
 pub use oikaze_protocol::wind::congestion::Algorithm as CongestionControl;
 pub use oikaze_runtime::node::LoopProgress;
 pub use oikaze_runtime::node::{EngineMode, WaitMode};
