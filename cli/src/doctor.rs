@@ -3,6 +3,7 @@
 
 mod cores;
 
+use oikaze::observe::{self, NodeView, SlowPath, slow_paths};
 use oikaze_launch::addresses::Reachable;
 use oikaze_os::features::DisabledFeatures;
 use oikaze_os::probe::{self, Finding, Suitability};
@@ -60,6 +61,7 @@ pub fn doctor(json: bool) -> ExitCode {
         command("ssh", "openssh-client", "oikaze run --hosts"),
         command("ip", "iproute2", "oikaze run --netns"),
     ]);
+    lines.extend(running_jobs());
     let missing = lines.iter().filter(|line| line.ok == word(Suitability::Missing)).count();
     let text = match (json, missing) {
         (true, _) => serde_json::to_string_pretty(&lines).unwrap_or_default() + "\n",
@@ -92,6 +94,26 @@ fn table(lines: &[Line]) -> String {
         }
     }
     text
+}
+
+/// Returns a line for each fast path that a running node of this user has given up towards a peer.
+/// The other checks show why a node does without one from the beginning.
+fn running_jobs() -> Vec<Line> {
+    let (nodes, _) = observe::nodes().unwrap_or_default();
+    nodes.iter().flat_map(given_up).collect()
+}
+
+fn given_up(view: &NodeView) -> Vec<Line> {
+    let slow = slow_paths(&view.node, &view.peers).into_iter();
+    slow.filter(SlowPath::is_given_up)
+        .map(|slow| Line {
+            what: format!("job {}, node {}", view.job(), view.node.rank),
+            found: format!("{}: {}", slow.path, slow.cause),
+            needed: "for full speed".into(),
+            ok: word(Suitability::Degraded),
+            fix: slow.remedy.into(),
+        })
+        .collect()
 }
 
 /// Checks a command that some options need. A missing command is not a failure, because these

@@ -2,7 +2,7 @@
 
 use super::sample::{Peer, Sample};
 use oikaze::job::Seal;
-use oikaze::observe::page::{Gauges, LinkCounters};
+use oikaze::observe::page::{FlowGauges, FlowPage, Gauges, LinkCounters};
 use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
 use oikaze_engine::{Counters, GroupCounters};
 use oikaze_protocol::coherence;
@@ -58,12 +58,22 @@ fn node(sample: &Sample<'_>) -> Value {
         "paths": named(PathStates::NAMES, &node.paths.values()),
         "slow_paths": slow_paths(node, &view.peers).iter().map(slow_path).collect::<Vec<_>>(),
         "refusals": named(RefusalCounts::NAMES, &node.refusals.values()),
+        "flows": view.flows.flows.iter().map(flow).collect::<Vec<_>>(),
+        "flows_left_out": view.flows.left_out,
         "peers": sample.peers.iter().map(|peer| peer_line(sample, peer)).collect::<Vec<_>>(),
     })
 }
 
 fn slow_path(slow: &SlowPath) -> Value {
     json!({ "path": slow.path, "cause": slow.cause, "remedy": slow.remedy })
+}
+
+fn flow(flow: &FlowPage) -> Value {
+    json!({
+        "peer": flow.peer,
+        "address": flow.address.map(|address| address.to_string()),
+        "gauges": named(FlowGauges::NAMES, &flow.gauges.values()),
+    })
 }
 
 fn peer_line(sample: &Sample<'_>, peer: &Peer<'_>) -> Value {

@@ -29,7 +29,8 @@ Rates and percentiles are of the time since the look before; those of the first 
   rtt       round trip of datagrams and their acknowledgements
   settle    from handing a message over to its acknowledgement, queues included
   resent    datagrams sent again: overtaken by others + late + after a silence; vain: those that had arrived after all
-  flight    bytes sent and not acknowledged, of those that congestion control and the receiver allow; x4: bulk by 4 flows
+  flight    bytes sent and not acknowledged, of those that congestion control and the receiver allow; x4: bulk by 4 flows,
+            each with a line of its own below the peer
   multicast datagrams sent once for several nodes, the nodes that hear them, and those that came
   queue     messages not settled; of them those that wait to be sent, and those that wait for the peer's credit
 

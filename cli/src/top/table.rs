@@ -2,7 +2,7 @@
 
 use super::sample::{Peer, Sample};
 use oikaze::job::Seal;
-use oikaze::observe::page::{PeerPage, State};
+use oikaze::observe::page::{FlowGauges, FlowPage, PeerPage, State};
 use oikaze::observe::{Unreadable, slow_paths};
 use oikaze_protocol::wind::Histogram;
 use rustix::termios::Winsize;
@@ -23,10 +23,11 @@ pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usiz
     let jobs: Vec<&[Sample<'_>]> =
         samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
     // Counts the lines that are always there. Each job has a title, a heading, the count of hidden
-    // peers and an empty line. Each node and each slow path has a line.
+    // peers and an empty line. Each node, each slow path and each flow has a line.
     let slow: usize =
         samples.iter().map(|sample| slow_paths(&sample.view.node, &sample.view.peers).len()).sum();
-    let fixed = slow + samples.len() + jobs.len() * 4 + unreadable.len() + 1;
+    let flows: usize = samples.iter().map(|sample| sample.view.flows.flows.len()).sum();
+    let fixed = slow + flows + samples.len() + jobs.len() * 4 + unreadable.len() + 1;
     let least =
         rows.map_or(0, |rows| traffic_of_the_busiest(samples, rows.saturating_sub(fixed).max(1)));
     for job in jobs {
@@ -38,7 +39,11 @@ pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usiz
                 .iter()
                 .partition(|peer| peer.traffic() >= least || peer.page.state.is_lost());
             hidden += idle.len();
-            shown.into_iter().for_each(|peer| row(sample, peer, &mut text));
+            for peer in shown {
+                row(sample, peer, &mut text);
+                let flows = sample.view.flows.flows.iter();
+                flows.filter(|flow| flow.peer == peer.rank).for_each(|of| flow(of, &mut text));
+            }
         }
         if hidden > 0 {
             let _ = writeln!(text, "      … and {hidden} less busy: oikaze top --once shows all");
@@ -110,6 +115,31 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     );
 }
 
+/// Writes the line of one of several flows to a peer.
+fn flow(flow: &FlowPage, text: &mut String) {
+    let FlowGauges { flow: number, window, in_flight, datagrams_sent, datagrams_lost, .. } =
+        flow.gauges;
+    let number_of = |count: u64| short(count as f64);
+    let _ = write!(text, "          flow {number}");
+    if let Some(address) = flow.address {
+        let _ = write!(text, " to {address}");
+    }
+    let _ = write!(
+        text,
+        ": flight {}/{}, rtt {}, {} datagrams, {} lost",
+        number_of(in_flight),
+        number_of(window),
+        span(Duration::from_nanos(flow.gauges.round_trip_ns)),
+        number_of(datagrams_sent),
+        number_of(datagrams_lost),
+    );
+    if flow.gauges.cut_ns > 0 {
+        let left = span(Duration::from_nanos(flow.gauges.cut_ns));
+        let _ = write!(text, "; nothing gets through, tried again in {left}");
+    }
+    text.push('\n');
+}
+
 /// Returns the peer's state as a word. The word also says if messages go through shared memory.
 fn standing(page: &PeerPage) -> &'static str {
     if page.state == State::Established && page.gauges.rings == 1 {
@@ -150,6 +180,9 @@ fn node(sample: &Sample<'_>, text: &mut String) {
     }
     if !node.waits.is_empty() {
         let _ = write!(text, "; waits {}", node.waits);
+    }
+    if sample.view.flows.left_out > 0 {
+        let _ = write!(text, "; {} more flows", sample.view.flows.left_out);
     }
     let age = sample.view.age();
     if age > STOPPED {
@@ -217,6 +250,18 @@ mod tests {
         let size =
             |ws_row, ws_col| is_size(&Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
         assert!(size(24, 80) && !size(0, 0) && !size(24, 0) && !size(0, 80));
+    }
+
+    #[test]
+    fn flow_that_is_cut_says_for_how_long() {
+        let gauges =
+            FlowGauges { flow: 3, window: 9000, cut_ns: 8_000_000_000, ..FlowGauges::default() };
+        let address = Some(([10, 0, 0, 1], 7).into());
+        let mut text = String::new();
+        flow(&FlowPage { peer: 1, address, gauges }, &mut text);
+        let line = "flow 3 to 10.0.0.1:7: flight 0/9000, rtt 0.00µs, 0 datagrams, 0 lost; \
+                    nothing gets through, tried again in 8.00s\n";
+        assert_eq!(text.trim_start(), line);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use deadlines::Deadlines;
 use oikaze_protocol::Rank;
 use oikaze_protocol::seal::CipherKind;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{self, Death, Lane, Message, Nonsense, Snapshot};
+use oikaze_protocol::wind::{self, Death, FlowSnapshot, Lane, Message, Nonsense, Snapshot};
 use peer::Peer;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -97,6 +97,19 @@ impl Peers {
     #[must_use]
     pub fn snapshot(&self, rank: Rank) -> Option<Snapshot> {
         self.get(rank).map(|peer| peer.connection.snapshot())
+    }
+
+    /// Returns the current state of each flow of bulk to this peer, if there are several, and the
+    /// address that the flow goes to.
+    pub fn flows(
+        &self,
+        rank: Rank,
+        now: Time,
+    ) -> impl Iterator<Item = (FlowSnapshot, Option<SocketAddr>)> + '_ {
+        self.get(rank).into_iter().flat_map(move |peer| {
+            let address = |path: u8| peer.addresses.get(usize::from(path)).copied();
+            peer.connection.flows(now).map(move |flow| (flow, address(flow.path)))
+        })
     }
 
     /// Returns the latencies of round trips and of messages to this peer.

@@ -35,7 +35,7 @@ pub use handler::{Admission, Delivered, Handler, Refusal};
 pub use lanes::PerLane;
 pub use metrics::counters::Statistics;
 pub use metrics::histogram::{Histogram, Latency};
-pub use metrics::snapshot::{Latencies, Snapshot, Standing};
+pub use metrics::snapshot::{FlowSnapshot, Latencies, Snapshot, Standing};
 pub use recv::prediction::Expected;
 pub use send::message::{Body, Charge, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
 pub use send::mode::SendMode;

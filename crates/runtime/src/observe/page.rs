@@ -11,7 +11,8 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::seal::CipherKind;
-use oikaze_protocol::wind::{self, Death, Histogram, Snapshot, Standing};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{self, Death, FlowSnapshot, Histogram, Snapshot, Standing};
 use oikaze_protocol::{coherence, counters};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub const BOARD: &str = "oikaze-statistics";
 /// Format number of a page. It changes when the order or the meaning of an item changes in a way
 /// that the names of the counters do not tell.
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
 /// Maximum number of bytes that a page shows of all waits.
@@ -42,12 +43,23 @@ pub(super) const NODE_WORDS: usize = 8
     + 3 * REASON_WORDS;
 const PEER_WORDS: usize = 6 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
-/// Returns the layout of the board of a node in a job of `nodes` nodes: the node's own record, then
-/// one for each rank.
+/// Maximum number of flows that a page shows of all peers. Few peers have several, and the board
+/// must stay small.
+pub const FLOWS_SHOWN: usize = 32;
+const FLOW_WORDS: usize = 4 + FlowGauges::COUNT;
+const FLOWS_WORDS: usize = 2 + FLOWS_SHOWN * FLOW_WORDS;
+
+/// Returns the layout of the board of a node in a job of `nodes` nodes: the node's own record, one
+/// for each rank, and one of flows.
 #[must_use]
 pub fn layout(nodes: u32) -> RecordLayout {
-    let words = if NODE_WORDS > PEER_WORDS { NODE_WORDS } else { PEER_WORDS };
-    RecordLayout { version: VERSION, records: nodes as usize + 1, words }
+    let words = NODE_WORDS.max(PEER_WORDS).max(FLOWS_WORDS);
+    RecordLayout { version: VERSION, records: flows_record(nodes) + 1, words }
+}
+
+/// Returns the index of the record of flows.
+pub(super) fn flows_record(nodes: u32) -> usize {
+    1 + nodes as usize
 }
 
 /// Version of the page. Two releases understand each other if they count the same things in the
@@ -61,6 +73,7 @@ const VERSION: u64 = {
     hash = fingerprint(hash, RefusalCounts::NAMES);
     hash = fingerprint(hash, PathStates::NAMES);
     hash = fingerprint(hash, wind::Statistics::NAMES);
+    hash = fingerprint(hash, FlowGauges::NAMES);
     fingerprint(hash, Gauges::NAMES)
 };
 
@@ -162,9 +175,42 @@ counters! {
     }
 }
 
+counters! {
+    /// State of one of several flows of bulk; see [`FlowSnapshot`].
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[allow(missing_docs)]
+    pub struct FlowGauges {
+        pub flow: u64,
+        pub window: u64,
+        pub in_flight: u64,
+        pub round_trip_ns: u64,
+        pub datagrams_sent: u64,
+        pub datagrams_lost: u64,
+        /// Time until the flow is used again; 0 while it is in use.
+        pub cut_ns: u64,
+    }
+}
+
+impl From<FlowSnapshot> for FlowGauges {
+    fn from(now: FlowSnapshot) -> Self {
+        Self {
+            flow: now.flow.into(),
+            window: now.window,
+            in_flight: now.in_flight,
+            round_trip_ns: nanos(now.round_trip),
+            datagrams_sent: now.datagrams_sent,
+            datagrams_lost: now.datagrams_lost,
+            cut_ns: nanos(now.cut_for),
+        }
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl From<Snapshot> for Gauges {
     fn from(now: Snapshot) -> Self {
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self {
             rings: 0,
             wire_version: now.version.into(),
@@ -306,7 +352,7 @@ pub struct NodePage {
 impl NodePage {
     pub(super) fn write(&self, row: &mut Row) {
         row.all(&[u64::from(self.job), u64::from(self.rank), u64::from(self.nodes), self.started]);
-        row.put(u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX));
+        row.put(nanos(self.at));
         row.all(&[self.seal.kind() as u64, self.operations, self.mail]);
         row.text(&self.program, PROGRAM_WORDS);
         row.text(&self.waits, WAITS_WORDS);
@@ -413,9 +459,67 @@ impl PeerPage {
     }
 }
 
+/// One of several flows of bulk to a peer, as the node shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowPage {
+    /// Rank of the peer.
+    pub peer: Rank,
+    /// Address that the flow goes to.
+    pub address: Option<SocketAddr>,
+    /// State of the flow.
+    pub gauges: FlowGauges,
+}
+
+/// Flows of bulk to peers with several, by peer and flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowsPage {
+    /// The first flows.
+    pub flows: Vec<FlowPage>,
+    /// Number of further flows, for which there is no room.
+    pub left_out: u64,
+}
+
+impl FlowsPage {
+    /// Returns the flows of these peers.
+    pub(super) fn of<L: Link, P: Pages>(
+        engine: &Engine<L, P>,
+        peers: impl IntoIterator<Item = Rank>,
+        now: Time,
+    ) -> Self {
+        let mut flows = peers.into_iter().flat_map(|peer| {
+            let pages = engine.peers().flows(peer, now);
+            pages.map(move |(flow, address)| FlowPage { peer, address, gauges: flow.into() })
+        });
+        let shown = flows.by_ref().take(FLOWS_SHOWN).collect();
+        Self { flows: shown, left_out: flows.count() as u64 }
+    }
+
+    pub(super) fn write(&self, row: &mut Row) {
+        row.all(&[self.flows.len() as u64, self.left_out]);
+        for flow in &self.flows {
+            row.put(flow.peer.into());
+            row.address(flow.address);
+            row.all(&flow.gauges.values());
+        }
+    }
+
+    pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
+        let [count, left_out] = row.all()?;
+        let count = usize::try_from(count).ok().filter(|count| *count <= FLOWS_SHOWN)?;
+        let flows = (0..count).map(|_| {
+            Some(FlowPage {
+                peer: Rank::try_from(row.take()?).ok()?,
+                address: row.address()?,
+                gauges: FlowGauges::from_values(row.all()?),
+            })
+        });
+        Some(Self { flows: flows.collect::<Option<_>>()?, left_out })
+    }
+}
+
 fn write_histogram(histogram: &Histogram, row: &mut Row) {
     row.put(u64::from(histogram.halvings()));
-    row.put(u64::try_from(histogram.longest().as_nanos()).unwrap_or(u64::MAX));
+    row.put(nanos(histogram.longest()));
     row.pairs(histogram.counts());
 }
 

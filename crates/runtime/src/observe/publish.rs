@@ -1,6 +1,6 @@
 //! Writer's side of the board: now and then, the engine's counters are written to the board.
 
-use super::page::{self, NodePage, PeerPage};
+use super::page::{self, FlowsPage, NodePage, PeerPage};
 use super::program::own_name;
 use super::slow::PathNotes;
 use super::words::Row;
@@ -12,6 +12,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{SHOWN_EVERY, SHOWN_PEERS};
 use oikaze_protocol::time::Time;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -124,12 +125,17 @@ pub(super) struct Writer {
     next: Rank,
     /// Sum of each rank's counters at its last write. Another sum means another record.
     sums: Vec<u64>,
+    /// Peers with several flows of bulk.
+    with_flows: BTreeSet<Rank>,
+    /// Whether the record of flows has any.
+    shows_flows: bool,
 }
 
 impl Writer {
     pub fn new(board: Board, identity: NodePage) -> Self {
         let sums = vec![u64::MAX; identity.nodes as usize];
-        let mut writer = Self { board, identity, row: Row::default(), next: 0, sums };
+        let (row, with_flows, shows_flows) = (Row::default(), BTreeSet::new(), false);
+        let mut writer = Self { board, identity, row, next: 0, sums, with_flows, shows_flows };
         // Visible from here on, also while the node waits for the other nodes to be started.
         writer.write_node(&writer.identity.clone());
         writer
@@ -150,6 +156,7 @@ impl Writer {
             self.next = (rank + 1) % nodes;
             self.write_peer(engine, rank);
         }
+        self.write_flows(engine, now);
         let link = engine.link().statistics();
         let mut page = NodePage {
             at: Duration::from_nanos(now.0),
@@ -175,6 +182,16 @@ impl Writer {
         self.board.write(0, &self.row.0);
     }
 
+    /// Writes the record of flows, unless it is and was empty.
+    fn write_flows<L: Link, P: Pages>(&mut self, engine: &Engine<L, P>, now: Time) {
+        let any = !self.with_flows.is_empty();
+        if std::mem::replace(&mut self.shows_flows, any) || any {
+            self.row.0.clear();
+            FlowsPage::of(engine, self.with_flows.iter().copied(), now).write(&mut self.row);
+            self.board.write(page::flows_record(self.identity.nodes), &self.row.0);
+        }
+    }
+
     /// Writes a peer's record, if something has happened to the peer.
     fn write_peer<L: Link, P: Pages>(&mut self, engine: &Engine<L, P>, rank: Rank) {
         let (Some(counters), Some(snapshot)) =
@@ -182,6 +199,10 @@ impl Writer {
         else {
             return;
         };
+        match snapshot.flows > 1 {
+            true => _ = self.with_flows.insert(rank),
+            false => _ = self.with_flows.remove(&rank),
+        }
         let Some(written) = self.sums.get_mut(rank as usize) else { return };
         let state = page::State::from(snapshot.standing);
         // Counters only grow, so their sum changes with any of them.

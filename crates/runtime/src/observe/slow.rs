@@ -155,6 +155,14 @@ pub struct SlowPath {
     pub remedy: &'static str,
 }
 
+impl SlowPath {
+    /// Returns `true` if the node gave the path up towards some peers, while the job ran.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.path.ends_with(", by peer")
+    }
+}
+
 /// Mechanisms that are in use, switched off or refused: name, cause of a refusal, remedy.
 type Known = (&'static str, fn(&PathStates) -> u64, &'static str, &'static str);
 
@@ -361,7 +369,8 @@ mod tests {
         ) = (1, 1, 1, 1);
         let mut node = NodePage::default();
         (node.link.receive_paths_avoided, node.link.server_stalls) = (1, 1);
-        assert_eq!(slow_paths(&node, &[(1, fallen)]).len(), 6);
+        let slow = slow_paths(&node, &[(1, fallen)]);
+        assert_eq!((slow.len(), slow.iter().filter(|slow| slow.is_given_up()).count()), (6, 5));
     }
 
     /// The link does nothing where all peers are reached through shared memory.

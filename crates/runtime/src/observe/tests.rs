@@ -121,6 +121,24 @@ proptest! {
         prop_assert_eq!(PeerPage::read(Reader(row.0[..cut.index(row.0.len())].iter())), None);
     }
 
+    #[test]
+    fn what_a_node_shows_of_flows_is_read(
+        all in prop::collection::vec((any::<u32>(), any::<Option<(u32, u16)>>(), counts()), 0..=FLOWS_SHOWN),
+        left_out in any::<u64>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let flows = all.into_iter().map(|(peer, address, values)| {
+            let address = address.map(|(ip, port)| (std::net::Ipv4Addr::from(ip), port.max(1)).into());
+            FlowPage { peer, address, gauges: FlowGauges::from_values(values) }
+        });
+        let page = FlowsPage { flows: flows.collect(), left_out };
+        let mut row = Row::default();
+        page.write(&mut row);
+        prop_assert!(row.0.len() <= layout(1).words);
+        prop_assert_eq!(FlowsPage::read(Reader(row.0.iter())), Some(page));
+        prop_assert_eq!(FlowsPage::read(Reader(row.0[..cut.index(row.0.len())].iter())), None);
+    }
+
     /// Another process may show any numbers. No number makes the reader fail, and the texts that
     /// the reader takes over are safe to print.
     #[test]
@@ -130,6 +148,9 @@ proptest! {
             prop_assert!(node.program.bytes().all(|byte| byte.is_ascii_graphic()));
             prop_assert!(node.first_unmapped.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
             prop_assert!(node.waits.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '));
+        }
+        if let Some(flows) = FlowsPage::read(Reader(words.iter())) {
+            prop_assert!(flows.flows.len() <= FLOWS_SHOWN);
         }
         if let Some(peer) = PeerPage::read(Reader(words.iter())) {
             let _ = (peer.settle.percentile(9990), peer.round_trip.since(&peer.settle).len(), peer.state.name());

@@ -1,6 +1,6 @@
 //! Reader's side of the boards: the nodes of this machine, as they show themselves.
 
-use super::page::{self, NodePage, PeerPage};
+use super::page::{self, FlowsPage, NodePage, PeerPage};
 use super::words::Reader;
 use oikaze_os::stats_page::{self, Found};
 use oikaze_protocol::Rank;
@@ -17,6 +17,8 @@ pub struct NodeView {
     /// Peers of the node, by rank. A peer is missing if it was never connected, or if its record
     /// was not finished.
     pub peers: Vec<(Rank, PeerPage)>,
+    /// Flows of bulk to peers with several.
+    pub flows: FlowsPage,
 }
 
 impl NodeView {
@@ -79,11 +81,16 @@ fn read(found: &Found) -> Result<NodeView, &'static str> {
     if layout != page::layout(node.nodes) {
         return Err(NONSENSE);
     }
-    let peer = |rank: Rank| {
+    let written = |record: usize| {
         // Most records of a large job were never written, so they need no copy.
-        found.view.sequence(1 + rank as usize).filter(|written| *written > 0)?;
-        Some((rank, PeerPage::read(Reader(found.view.read(1 + rank as usize)?.iter()))?))
+        found.view.sequence(record).filter(|written| *written > 0)?;
+        found.view.read(record)
     };
+    let peer =
+        |rank: Rank| Some((rank, PeerPage::read(Reader(written(1 + rank as usize)?.iter()))?));
     let peers = (0..node.nodes).filter_map(peer).collect();
-    Ok(NodeView { pid: found.pid, node, peers })
+    let flows = written(page::flows_record(node.nodes))
+        .and_then(|row| FlowsPage::read(Reader(row.iter())))
+        .unwrap_or_default();
+    Ok(NodeView { pid: found.pid, node, peers, flows })
 }

@@ -387,6 +387,12 @@ impl Sending {
         self.more().get(..count).unwrap_or_default()
     }
 
+    /// Returns the window of a flow.
+    pub fn window_of(&self, flow: u8) -> u64 {
+        let more = self.spray.as_ref().and_then(|spray| spray.get(flow));
+        more.map_or(&self.controller, |more| &more.controller).window()
+    }
+
     /// Returns the window of all flows together.
     pub fn windows(&self) -> u64 {
         let more = self.more_in_use().iter().map(|more| more.controller.window());

@@ -1,5 +1,6 @@
 //! Current state of a connection, for people and tests.
 
+use crate::time::Time;
 use crate::wind::connection::{Connection, Phase};
 use crate::wind::death::Death;
 use crate::wind::lanes::PerLane;
@@ -61,6 +62,27 @@ pub struct Snapshot {
     pub round_trip_least: Duration,
 }
 
+/// Current state of one of several flows of bulk (WIND-14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowSnapshot {
+    /// Number of the flow. Flow 0 leaves from this node's own port for bulk.
+    pub flow: u8,
+    /// The candidate path by which it goes.
+    pub path: u8,
+    /// Bytes that its congestion controller allows in flight.
+    pub window: u64,
+    /// Bytes sent and neither acknowledged nor lost.
+    pub in_flight: u64,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub round_trip: Duration,
+    /// Datagrams sent that must be acknowledged, since the lane has several flows.
+    pub datagrams_sent: u64,
+    /// Number of these that were declared lost.
+    pub datagrams_lost: u64,
+    /// Time until the flow is used again, if it carried nothing (WIND-14.5); otherwise zero.
+    pub cut_for: Duration,
+}
+
 /// Durations measured since the connection was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies<'a> {
@@ -110,6 +132,26 @@ impl Connection {
             round_trip_variation: rtt.variation(),
             round_trip_least: rtt.least(),
         }
+    }
+
+    /// Returns the current state of each flow of bulk in use, if there are several.
+    pub fn flows(&self, now: Time) -> impl Iterator<Item = FlowSnapshot> + '_ {
+        let bulk = &self.sending.bulk;
+        let path = self.path().unwrap_or_default();
+        (0..bulk.flows()).filter(|_| bulk.flows() > 1).map(move |flow| {
+            let record = bulk.flight.flow(flow);
+            let share = record.share();
+            FlowSnapshot {
+                flow,
+                path,
+                window: bulk.window_of(flow),
+                in_flight: record.in_flight(),
+                round_trip: record.rtt.smoothed().unwrap_or_default(),
+                datagrams_sent: share.map_or(0, |share| share.sent),
+                datagrams_lost: share.map_or(0, |share| share.losses),
+                cut_for: share.map_or(Duration::ZERO, |share| share.silence.cut_for(now)),
+            }
+        })
     }
 
     /// Returns the durations of round trips and messages.

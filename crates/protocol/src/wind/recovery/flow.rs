@@ -61,6 +61,9 @@ pub(crate) struct FlowRecord {
 pub(crate) struct FlowShare {
     /// Bytes in flight.
     pub in_flight: u64,
+    /// Datagrams sent that must be acknowledged, and those of them that were declared lost.
+    pub sent: u64,
+    pub losses: u64,
     /// Effects of the latest acknowledgement.
     pub acked: Acked,
     pub(super) news: Option<News>,
@@ -78,6 +81,11 @@ impl FlowRecord {
     /// Returns the number of bytes in flight, in a lane with several flows.
     pub fn in_flight(&self) -> u64 {
         self.share.as_ref().map_or(0, |share| share.in_flight)
+    }
+
+    /// Returns the flow's share, in a lane with several flows.
+    pub fn share(&self) -> Option<&FlowShare> {
+        self.share.as_deref()
     }
 
     /// Returns `true` if the flow is not to be used.
@@ -156,6 +164,11 @@ impl FlowSilence {
     /// Returns `true` if the flow is not to be used.
     pub fn is_cut(&self, now: Time) -> bool {
         now < self.cut_until
+    }
+
+    /// Returns the time for which the flow is still not to be used.
+    pub fn cut_for(&self, now: Time) -> Duration {
+        self.cut_until - now
     }
 
     /// Returns `true` once after each round.

@@ -290,7 +290,9 @@ impl Flight {
             self.in_flight += u64::from(bytes);
             self.datagrams += 1;
             if !self.more.is_empty() {
-                self.flow_mut(flow).share_mut().in_flight += u64::from(bytes);
+                let share = self.flow_mut(flow).share_mut();
+                share.in_flight += u64::from(bytes);
+                share.sent += 1;
             }
             self.progress.sent(now, content);
             (self.last_step, self.asked) = (now, asks);

@@ -233,6 +233,14 @@ fn cut_flow_is_given_up() {
             let before = world.channel.flows[cut].bytes;
             let took = carry(&mut world, 30).as_secs_f64();
             assert_eq!(world.channel.flows[cut].bytes, before, "it is not used");
+            for flow in world.nodes[0].connection.flows(world.now) {
+                let is_cut = usize::from(flow.flow) == cut;
+                assert_eq!(flow.cut_for > Duration::ZERO, is_cut, "{flow:?}");
+                assert!(
+                    flow.datagrams_sent > 0 && (!is_cut || flow.datagrams_lost > 0),
+                    "{flow:?}"
+                );
+            }
             let ideal = (30 * LEN) as f64 / (3 * CAP) as f64;
             assert!(took < 1.15 * ideal, "flow {cut}: {took} s, where {ideal} s is possible");
         }

@@ -118,6 +118,9 @@ impl Flight {
         if self.is_size_probe(&items) {
             return Some(None);
         }
+        if !self.more.is_empty() {
+            self.flow_mut(sent.flow).share_mut().losses += 1;
+        }
         let number = self.first + at as u64;
         if matches!(cause, Cause::Reordering | Cause::Time | Cause::Silence) {
             self.sizes.lost(number, u32::from(sent.bytes));
