@@ -38,8 +38,8 @@ struct Arguments {
     /// Run only this seed
     #[arg(long, value_parser = number)]
     seed: Option<u64>,
-    /// Work of the nodes: messages, memory, shared, mixed, kill, fire, setups, deaths, counts or
-    /// groups; `all` draws it from each seed
+    /// Work of the nodes: messages, memory, shared, mixed, kill, fire, setups, deaths, counts,
+    /// groups or flows; `all` draws it from each seed
     #[arg(long, default_value = "all", value_parser = scenario)]
     scenario: Choice,
     /// Print every event (with --seed)

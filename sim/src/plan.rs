@@ -6,9 +6,9 @@ use crate::net::{Narrow, Weather};
 use crate::program::{Casting, Layout, Mail, Registering, SharedPlan, Size, Work};
 use crate::random::Random;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::GROUP_BODY_MIN;
+use oikaze_protocol::limits::{FLOWS_MAX, GROUP_BODY_MIN};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Settings;
+use oikaze_protocol::wind::{FlowCount, Settings};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +38,14 @@ pub enum Scenario {
     /// All nodes send parcels to all others by multicast. By the seed, one node loses more than the
     /// others, a node dies, or the network is parted for a while.
     Groups,
+    /// One-sided operations whose bulk goes by several flows. By the seed, some of them are slow,
+    /// capped or lossy, and one carries nothing for a while or for good.
+    Flows,
 }
 
 impl Scenario {
     /// All scenarios in order.
-    pub const ALL: [Scenario; 10] = [
+    pub const ALL: [Scenario; 11] = [
         Scenario::Messages,
         Scenario::Memory,
         Scenario::Shared,
@@ -53,6 +56,7 @@ impl Scenario {
         Scenario::Deaths,
         Scenario::Counts,
         Scenario::Groups,
+        Scenario::Flows,
     ];
 
     /// Returns the scenario's name on the command line.
@@ -69,11 +73,12 @@ impl Scenario {
             Scenario::Deaths => "deaths",
             Scenario::Counts => "counts",
             Scenario::Groups => "groups",
+            Scenario::Flows => "flows",
         }
     }
 
-    /// Returns the scenario of a seed when all are run. ([`Fire`], set-ups, deaths, counts and
-    /// groups run only by name.)
+    /// Returns the scenario of a seed when all are run. ([`Fire`], set-ups, deaths, counts, groups
+    /// and flows run only by name.)
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         *Random::stream(seed, 0x5ce).pick(&[
@@ -207,6 +212,11 @@ const CASTING: Casting = Casting { count: 40, longest: 60_000 };
 /// Maximum time of an operation of a healthy cluster on the worst network.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// Returns the number of flows of a seed in [`Scenario::Flows`].
+fn flow_count(seed: u64) -> u8 {
+    *Random::stream(seed, 0x0066_6c6f_7773).pick(&[2, 3, 4, 4, 8, FLOWS_MAX])
+}
+
 /// Draws the length from which on bodies are shared by multicast. Two thirds of all runs use it,
 /// most of them for bodies that are much shorter than in real jobs. Draws from a stream of its own.
 fn multicast(seed: u64) -> Option<u64> {
@@ -246,10 +256,17 @@ impl Plan {
                 let nodes = nodes.max(3);
                 (nodes, Weather::of_groups(random, nodes, seed % 3))
             }
+            (Scenario::Flows, _) => (nodes.min(4), Weather::of_flows(random, flow_count(seed))),
             (Scenario::Setups, _) => (fire::SET_UP_NODES, fire::set_up_weather(seed, random)),
             _ => (nodes, Weather::any(random, nodes)),
         };
         let mut settings = if dying { death::settings(random) } else { settings(random, killing) };
+        if scenario == Scenario::Flows {
+            settings.flows = match seed % 4 {
+                0 => FlowCount::Auto,
+                _ => FlowCount::Fixed(flow_count(seed)),
+            };
+        }
         if !killing && !matches!(scenario, Scenario::Fire | Scenario::Setups) {
             // Draws from a stream of its own.
             let random = &mut Random::stream(seed, 0x6e61_7272_6f77);
@@ -264,7 +281,11 @@ impl Plan {
         let mut plan = Plan {
             seed,
             scenario,
-            work: if fire.is_some() { Fire::work(random) } else { scenario },
+            work: match scenario {
+                Scenario::Fire => Fire::work(random),
+                Scenario::Flows => Scenario::Memory,
+                _ => scenario,
+            },
             nodes,
             settings,
             false_candidates: random.chance(0.2),
@@ -280,7 +301,10 @@ impl Plan {
             kill: None,
             roles: Vec::new(),
             accessors: 0,
-            stripe: random.spread(4096, 96 * 1024),
+            stripe: random.spread(4096, 96 * 1024).max(match scenario {
+                Scenario::Flows => 160 * 1024,
+                _ => 0,
+            }),
             shared: None,
             sharers: random.between(1, 3) as usize,
             deadline: Time::default() + PATIENCE,
@@ -330,10 +354,17 @@ impl Plan {
         plan
     }
 
+    /// Returns the number of flows that the link of each node has.
+    #[must_use]
+    pub fn link_flows(&self) -> u8 {
+        if self.scenario == Scenario::Flows { FLOWS_MAX } else { 1 }
+    }
+
     fn draw_threads(&mut self, random: &mut Random, ease: f64) {
         let all = matches!(self.work, Scenario::Mixed | Scenario::Kill);
         let wants = |work| all || self.work == work;
-        let longest = random.spread(2_000, (200_000.0 * ease) as u64 + 4_000) as usize;
+        let least = if self.scenario == Scenario::Flows { 60_000 } else { 2_000 };
+        let longest = random.spread(least, (200_000.0 * ease) as u64 + 2 * least) as usize;
         if wants(Scenario::Shared) {
             let size = Size {
                 nodes: self.nodes,

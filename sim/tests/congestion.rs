@@ -1,9 +1,9 @@
-//! Throughput of flows that meet at a switch (WIND-9): 64 senders to one receiver, two flows
+//! Throughput of loads that meet at a switch (WIND-9): 64 senders to one receiver, two loads
 //! through one trunk.
 
 use oikaze_protocol::wind::Settings;
 use oikaze_protocol::wind::congestion::Algorithm;
-use oikaze_sim::fabric::{Fabric, Flow, Plan, Report, Slices};
+use oikaze_sim::fabric::{Fabric, Load, Plan, Report, Slices};
 use oikaze_sim::net::Line;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn settings(congestion: Algorithm) -> Settings {
     }
 }
 
-fn plan(seed: u64, hosts: u32, down: Line, flows: Vec<Flow>) -> Plan {
+fn plan(seed: u64, hosts: u32, down: Line, loads: Vec<Load>) -> Plan {
     Plan {
         seed,
         hosts,
@@ -32,13 +32,13 @@ fn plan(seed: u64, hosts: u32, down: Line, flows: Vec<Flow>) -> Plan {
         latency: Duration::from_micros(8),
         jitter: Duration::from_micros(4),
         slices: None,
-        flows,
+        loads,
         span: Duration::from_millis(100),
     }
 }
 
-fn flow(from: u32, to: u32, size: u64) -> Flow {
-    Flow { from, to, after: Duration::ZERO, size, depth: 4, until: None }
+fn load(from: u32, to: u32, size: u64) -> Load {
+    Load { from, to, after: Duration::ZERO, size, depth: 4, until: None }
 }
 
 fn run(what: &str, plan: Plan) -> Report {
@@ -52,17 +52,17 @@ fn run(what: &str, plan: Plan) -> Report {
     report
 }
 
-/// 64 to 1: every flow begins within the same 20 µs.
+/// 64 to 1: every load begins within the same 20 µs.
 fn incast(seed: u64, size: u64, down: Line) -> Report {
-    let flows = (1..65)
-        .map(|from| Flow {
+    let loads = (1..65)
+        .map(|from| Load {
             after: Duration::from_nanos(u64::from(from) * 311),
-            ..flow(from, 0, size)
+            ..load(from, 0, size)
         })
         .collect();
     run(
         &format!("incast {} KiB, marks {:?}, seed {seed}", down.buffer / KIB, down.mark_from),
-        plan(seed, 65, down, flows),
+        plan(seed, 65, down, loads),
     )
 }
 
@@ -92,7 +92,7 @@ fn pair(
     span: Duration,
 ) -> Report {
     let [one, other] = algorithms;
-    let flow = |from, to| Flow { depth: 32, ..flow(from, to, 128 * KIB) };
+    let load = |from, to| Load { depth: 32, ..load(from, to, 128 * KIB) };
     let plan = Plan {
         trunk: Some(trunk),
         others: vec![(2, settings(other))],
@@ -102,7 +102,7 @@ fn pair(
             seed,
             4,
             Line::of_host(10 * GIGABIT),
-            vec![flow(0, 1), Flow { after: late, ..flow(2, 3) }],
+            vec![load(0, 1), Load { after: late, ..load(2, 3) }],
         )
     };
     run(
@@ -160,7 +160,7 @@ fn delay_beside_cubic_does_not_starve() {
 
 /// Two hosts whose processors are busy with other things most of the time.
 fn starved(seed: u64, algorithm: Algorithm, period: u64) -> Report {
-    let flow = Flow { depth: 32, ..flow(0, 1, 128 * KIB) };
+    let load = Load { depth: 32, ..load(0, 1, 128 * KIB) };
     let plan = Plan {
         settings: settings(algorithm),
         slices: Some(Slices {
@@ -168,7 +168,7 @@ fn starved(seed: u64, algorithm: Algorithm, period: u64) -> Report {
             slice: Duration::from_millis(3),
         }),
         span: Duration::from_millis(1000),
-        ..plan(seed, 2, Line::of_host(10 * GIGABIT), vec![flow])
+        ..plan(seed, 2, Line::of_host(10 * GIGABIT), vec![load])
     };
     run(&format!("{algorithm}, 3 of {period} ms"), plan)
 }

@@ -10,7 +10,7 @@ fn few(scenario: Scenario, seeds: u64) -> u64 {
     match scenario {
         Scenario::Counts => 2,
         Scenario::Deaths => 4,
-        Scenario::Groups => 12,
+        Scenario::Groups | Scenario::Flows => 12,
         _ => seeds,
     }
 }
@@ -50,6 +50,17 @@ fn nodes_share_by_multicast_on_a_bad_network() {
         let outcome = run(seed, Scenario::Groups, false);
         let copies = outcome.result.as_ref().map(|summary| summary.group_copies);
         assert!(copies.is_ok_and(|copies| copies > 100), "{outcome}: {copies:?}");
+    }
+}
+
+/// WIND-14.1, WIND-14.5: bulk arrives by flows of which some are slow, and one carries nothing. A
+/// run in which all went by the first flow proves nothing.
+#[test]
+fn bulk_goes_by_several_flows_on_a_bad_network() {
+    for seed in 301..304 {
+        let outcome = run(seed, Scenario::Flows, false);
+        let further = outcome.result.as_ref().map(|summary| summary.by_further_flows);
+        assert!(further.is_ok_and(|further| further > 50), "{outcome}: {further:?}");
     }
 }
 

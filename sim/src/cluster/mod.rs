@@ -8,7 +8,7 @@ mod queue;
 
 pub use node::Node;
 
-use crate::net::{Delivery, Network, address_of, nowhere, open, rank_of};
+use crate::net::{Counts, Delivery, Departure, Network, address_of, nowhere, open, rank_of};
 use crate::oracle::{Ends, Oracle};
 use crate::plan::{End, Kill, Moment, Plan};
 use crate::program::FIXED_LEN;
@@ -56,6 +56,8 @@ pub struct Summary {
     pub time: u64,
     /// Number of copies of datagrams that were sent to multicast groups.
     pub group_copies: u64,
+    /// Number of datagrams sent by flows of bulk beyond the first.
+    pub by_further_flows: u64,
     /// Number of datagrams sent.
     pub datagrams: u64,
     /// Number of messages delivered to users.
@@ -147,11 +149,21 @@ impl Cluster {
         if self.plan.kill.is_none() {
             self.close()?;
         }
-        let (datagrams, messages) = (self.network.counts().sent, self.oracle.messages.delivered());
+        let Counts { sent: datagrams, by_further_flows, .. } = self.network.counts();
+        let messages = self.oracle.messages.delivered();
         let (counted, ends) = (self.oracle.memory.counted(), self.oracle.ends.clone());
         let registrations = self.oracle.registrations;
         let (time, group_copies) = (self.now.0, self.group_copies);
-        Ok(Summary { time, group_copies, datagrams, messages, counted, registrations, ends })
+        Ok(Summary {
+            time,
+            group_copies,
+            by_further_flows,
+            datagrams,
+            messages,
+            counted,
+            registrations,
+            ends,
+        })
     }
 
     /// Handles events in order while `go_on` holds. Time stops at `until`. If `go_on` still holds
@@ -283,11 +295,11 @@ impl Cluster {
             .turn(now, &mut self.oracle, &mut self.trace)
             .map_err(|what| self.violation(rank, what))?;
         let last_words = self.last_words(rank, turned.sent.len());
-        for (to, bytes) in turned.sent.into_iter().take(last_words.unwrap_or(usize::MAX)) {
-            if to.ip().is_multicast() {
-                self.send_to_group(rank, to, &bytes);
+        for one in turned.sent.into_iter().take(last_words.unwrap_or(usize::MAX)) {
+            if one.to.ip().is_multicast() {
+                self.send_to_group(rank, &one);
             } else {
-                self.send(rank, to, bytes);
+                self.send(rank, one);
             }
         }
         if last_words.is_some() {
@@ -301,19 +313,21 @@ impl Cluster {
     }
 
     /// Sends a datagram to all members of a group. Each copy meets faults of its own.
-    fn send_to_group(&mut self, from: Rank, group: SocketAddr, bytes: &[u8]) {
+    fn send_to_group(&mut self, from: Rank, one: &Departure) {
         let is_member =
-            |node: &&Node| node.rank != from && open(&node.mailbox).groups.contains(&group);
+            |node: &&Node| node.rank != from && open(&node.mailbox).groups.contains(&one.to);
         let members: Vec<Rank> =
             self.nodes.iter().flatten().filter(is_member).map(|node| node.rank).collect();
         for to in members {
             self.group_copies += 1;
-            self.send(from, address_of(to), bytes.to_vec());
+            let (port, bytes) = (one.port, one.bytes.clone());
+            self.send(from, Departure { port, to: address_of(to), bytes });
         }
     }
 
-    fn send(&mut self, from: Rank, to: SocketAddr, bytes: Vec<u8>) {
+    fn send(&mut self, from: Rank, Departure { port, to, bytes }: Departure) {
         let len = bytes.len();
+        let ports = (port, to.port());
         let Some(to) = rank_of(to, self.plan.nodes) else {
             return self.trace.event(
                 self.now,
@@ -333,13 +347,13 @@ impl Cluster {
             }
             return;
         }
-        let deliveries = self.network.send(from, to, bytes, self.now);
+        let deliveries = self.network.send(from, ports, to, bytes, self.now);
         self.trace.event(
             self.now,
             from,
             format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()),
         );
-        let from = address_of(from);
+        let from = SocketAddr::new(address_of(from).ip(), port);
         for delivery in deliveries {
             let Delivery { at, bytes, congested } = delivery;
             self.queue.push(at, Event::Arrive { to, from, bytes, congested });

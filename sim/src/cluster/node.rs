@@ -1,7 +1,7 @@
 //! One node: its engine, its threads, and the times of its actions.
 
 use super::disks::Disks;
-use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
+use crate::net::{Departure, SharedMailbox, SimLink, address_of, nowhere, open};
 use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role, Scenario};
@@ -20,7 +20,6 @@ use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Settings};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +61,7 @@ pub struct Node {
 /// Result of a node's turns.
 pub struct Turned {
     /// Datagrams that the node sent.
-    pub sent: Vec<(SocketAddr, Vec<u8>)>,
+    pub sent: Vec<Departure>,
     /// Time of the next turn that the node wants.
     pub next: Option<Time>,
 }
@@ -88,7 +87,8 @@ impl Node {
             plan.settings.receive_buffer as usize,
             plan.refusing,
             purpose(1),
-        );
+        )
+        .with_flows(plan.link_flows());
         let mailbox = link.mailbox();
         let submissions = Arc::new(SegQueue::new());
         let pages = SimPages::new(purpose(2));

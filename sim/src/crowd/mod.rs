@@ -9,7 +9,7 @@ mod leaf;
 
 pub use leaf::{Heard, Leaf, SHORT};
 
-use crate::net::{SharedMailbox, SimLink, address_of as hub_address, open};
+use crate::net::{Departure, SharedMailbox, SimLink, address_of as hub_address, open};
 use crate::pages::SimPages;
 use crate::program::SimEngine;
 use crate::random::{Random, bytes_of};
@@ -251,7 +251,7 @@ impl Crowd {
         }
         let mut bytes = 0;
         let sent = std::mem::take(&mut open(&self.mailbox).outbox);
-        for (to, datagram) in sent {
+        for Departure { to, bytes: datagram, .. } in sent {
             bytes += datagram.len() as u64;
             let left = now + TURN + handing_over(bytes);
             self.push(

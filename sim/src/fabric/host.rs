@@ -1,9 +1,9 @@
-//! A host: one node's engine, and the flows that begin there.
+//! A host: one node's engine, and the loads that begin there.
 
 use super::Plan;
-use super::flow::Source;
-use super::flow::{Flow, Result};
-use crate::net::{SharedMailbox, SimLink, address_of, open};
+use super::load::Source;
+use super::load::{Load, Result};
+use crate::net::{Departure, SharedMailbox, SimLink, address_of, open};
 use crate::pages::SimPages;
 use crate::program::SimEngine;
 use crate::random::{Random, bytes_of};
@@ -14,7 +14,6 @@ use oikaze_os::secrets::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +77,7 @@ impl Host {
         let pages = SimPages::new(random.clone());
         let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), Time(1))
             .map_err(|failure| failure.to_string())?;
-        let size = plan.flows.iter().map(|flow| flow.size).max().unwrap_or(0);
+        let size = plan.loads.iter().map(|load| load.size).max().unwrap_or(0);
         let region = Region::private(size as usize * plan.hosts as usize)
             .map_err(|error| format!("a host's memory: {error}"))?;
         let registered = engine
@@ -107,8 +106,8 @@ impl Host {
         (0..self.nodes).all(|rank| self.engine.peers().is_connected(rank))
     }
 
-    pub(super) fn begin(&mut self, number: usize, flow: Flow, key: u64, at: Time) {
-        self.sources.push(Source::new(number, flow, key, self.slot, at));
+    pub(super) fn begin(&mut self, number: usize, load: Load, key: u64, at: Time) {
+        self.sources.push(Source::new(number, load, key, self.slot, at));
     }
 
     pub(super) fn results(&self) -> impl Iterator<Item = Result> + '_ {
@@ -122,7 +121,7 @@ impl Host {
 
     /// Runs turns until there is nothing to do now. Returns the sent datagrams, and the time of the
     /// next turn.
-    pub(super) fn turn(&mut self, now: Time) -> (Vec<(SocketAddr, Vec<u8>)>, Option<Time>) {
+    pub(super) fn turn(&mut self, now: Time) -> (Vec<Departure>, Option<Time>) {
         let Self { engine, submissions, sources, mailbox, .. } = self;
         let mut sent = Vec::new();
         for _ in 0..TURNS_IN_A_ROW {

@@ -1,20 +1,20 @@
 //! Flows that meet at a switch. Real engines on simulated hosts use a fabric with rates, queues and
-//! marks, and the run measures each flow.
+//! marks, and the run measures each load.
 //!
 //! Every host has a line of its own to one switch, and an output of the switch towards it. Two
 //! groups of hosts may have a trunk between them. Hosts compute in no time except for a jitter from
 //! the seed, so the network is the limit, unless hosts share their processors with others
 //! ([`Slices`]).
 
-mod flow;
 mod host;
+mod load;
 mod slices;
 
-pub use flow::{Flow, Result};
 pub use host::Host;
+pub use load::{Load, Result};
 pub use slices::Slices;
 
-use crate::net::{Line, Port, PortCounts, rank_of};
+use crate::net::{Departure, Line, Port, PortCounts, rank_of};
 use crate::random::Random;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Hosts and lines of a fabric.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Seed of the hosts' jitter and of the flows' beginnings.
+    /// Seed of the hosts' jitter and of the loads' beginnings.
     pub seed: u64,
     /// Number of hosts.
     pub hosts: u32,
@@ -48,20 +48,20 @@ pub struct Plan {
     /// Slices of time in which hosts have their processors.
     pub slices: Option<Slices>,
     /// Flows of the run.
-    pub flows: Vec<Flow>,
-    /// Time for which flows are measured, from their common beginning.
+    pub loads: Vec<Load>,
+    /// Time for which loads are measured, from their common beginning.
     pub span: Duration,
 }
 
 /// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Bytes of each flow that were placed, and known to be placed, within the span.
+    /// Bytes of each load that were placed, and known to be placed, within the span.
     pub bytes: Vec<u64>,
     /// Sum of these bytes, as a part of the payload that the narrowest line on the way carries in
     /// the span.
     pub goodput: f64,
-    /// Jain's index of the flows' bytes: 1 if all flows have the same, 1/n if one flow has all.
+    /// Jain's index of the loads' bytes: 1 if all loads have the same, 1/n if one load has all.
     pub jain: f64,
     /// Counts of the outputs to the hosts, by rank.
     pub down: Vec<PortCounts>,
@@ -129,15 +129,15 @@ impl Fabric {
         }
     }
 
-    /// Runs the flows and measures them.
+    /// Runs the loads and measures them.
     pub fn measure(&mut self) -> Report {
         let (begin, span) = (self.now, self.plan.span);
         let keys: Vec<u64> = self.hosts.iter().map(|host| host.key).collect();
-        for (number, flow) in (0..).zip(self.plan.flows.clone()) {
-            let key = keys.get(flow.to as usize).copied().unwrap_or(0);
-            if let Some(host) = self.hosts.get_mut(flow.from as usize) {
-                host.begin(number, flow, key, begin + flow.after);
-                self.wake(flow.from, begin + flow.after);
+        for (number, load) in (0..).zip(self.plan.loads.clone()) {
+            let key = keys.get(load.to as usize).copied().unwrap_or(0);
+            if let Some(host) = self.hosts.get_mut(load.from as usize) {
+                host.begin(number, load, key, begin + load.after);
+                self.wake(load.from, begin + load.after);
             }
         }
         self.run_until(begin + span);
@@ -224,7 +224,7 @@ impl Fabric {
         };
         host.turn_at = None;
         let (sent, next) = host.turn(now);
-        for (to, bytes) in sent {
+        for Departure { to, bytes, .. } in sent {
             self.send(rank, to, bytes);
         }
         if let Some(next) = next {

@@ -1,11 +1,12 @@
 //! Link of a simulated node: a mailbox that the network fills and empties between turns.
 
+use super::flows::{BULK_PORT, port_of};
 use crate::random::Random;
 use oikaze_os::net::{
     Arrival, Group, Link, LinkProperties, LocalAddress, Outgoing, PayloadForm, Predicted,
     Scattered, Sink, Statistics, TooBig,
 };
-
+use oikaze_protocol::wire::Lane;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -24,13 +25,24 @@ const CHARGE: usize = 256;
 /// Sender of a datagram, its bytes, and `true` if it is marked CE.
 pub type Datagram = (SocketAddr, Vec<u8>, bool);
 
+/// Datagram that a node sends.
+#[derive(Debug)]
+pub struct Departure {
+    /// Port from which the datagram leaves.
+    pub port: u16,
+    /// Address of the receiver.
+    pub to: SocketAddr,
+    /// Content of the datagram.
+    pub bytes: Vec<u8>,
+}
+
 /// Queues between a node and the network.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     /// Datagrams that have arrived and are not received yet.
     pub inbox: VecDeque<Datagram>,
     /// Datagrams that the node has sent and the network has not taken yet.
-    pub outbox: Vec<(SocketAddr, Vec<u8>)>,
+    pub outbox: Vec<Departure>,
     /// Multicast groups that the node has joined.
     pub groups: Vec<SocketAddr>,
     /// Datagrams that were too large for the path, and are not reported yet.
@@ -64,6 +76,8 @@ impl Mailbox {
 pub struct SimLink {
     mailbox: SharedMailbox,
     address: SocketAddr,
+    /// Number of flows of bulk. With one, bulk has no port of its own.
+    flows: u8,
     datagram_max: usize,
     receive_buffer: usize,
     /// Fraction of the calls to `send` that take only some of the datagrams, as a full socket does.
@@ -86,12 +100,19 @@ impl SimLink {
         SimLink {
             mailbox: SharedMailbox::default(),
             address,
+            flows: 1,
             datagram_max,
             receive_buffer,
             refusing,
             random,
             statistics,
         }
+    }
+
+    /// Lets the link have this many flows of bulk.
+    #[must_use]
+    pub fn with_flows(self, flows: u8) -> SimLink {
+        SimLink { flows, ..self }
     }
 
     /// Returns the network's side of the link.
@@ -169,7 +190,11 @@ impl Link for SimLink {
             bytes.extend_from_slice(datagram.tag);
             self.statistics.datagrams_out += 1;
             self.statistics.bytes_out += bytes.len() as u64;
-            mailbox.outbox.push((*datagram.to, bytes));
+            let port = match datagram.lane {
+                Lane::Bulk if self.flows > 1 => port_of(datagram.flow),
+                _ => self.address.port(),
+            };
+            mailbox.outbox.push(Departure { port, to: *datagram.to, bytes });
         }
         self.statistics.would_block += u64::from(take < batch.len());
         Ok(take)
@@ -198,7 +223,9 @@ impl Link for SimLink {
     }
 
     fn properties(&self) -> LinkProperties<'_> {
-        LinkProperties::within_process(self.datagram_max, self.receive_buffer)
+        let within = LinkProperties::within_process(self.datagram_max, self.receive_buffer);
+        let bulk_port = (self.flows > 1).then_some(BULK_PORT);
+        LinkProperties { bulk_port, flows: self.flows, ..within }
     }
 
     /// Returns `true` for hosts with an even address, so that tests cover both answers.

@@ -1,24 +1,24 @@
 //! Simulated network: decides, from the seed, which copies of each datagram arrive and when.
 
+mod flows;
 mod link;
 mod narrow;
 mod switch;
 mod weather;
 
-pub use link::{Mailbox, SharedMailbox, SimLink, open};
+pub use flows::FlowWeather;
+pub use link::{Departure, Mailbox, SharedMailbox, SimLink, open};
 pub use narrow::Narrow;
 pub use switch::{Line, Port, PortCounts};
 pub use weather::{Partition, Weather};
 
 use crate::random::Random;
+use flows::{BULK_PORT, FlowWires, PORT, flow_of};
 use oikaze_os::net::{Fate, FaultPlan, FaultSettings, TooBig};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-
-/// Port of every simulated node.
-const PORT: u16 = 7000;
 
 /// Maximum time of a burst of loss. A burst counts datagrams, and a connection that sends only
 /// keepalives would need seconds for it.
@@ -41,7 +41,8 @@ pub fn nowhere(rank: Rank) -> SocketAddr {
 /// Returns the rank that has this address.
 #[must_use]
 pub fn rank_of(address: SocketAddr, nodes: u32) -> Option<Rank> {
-    (0..nodes).find(|&rank| address_of(rank) == address)
+    let is_port = matches!(address.port(), PORT | BULK_PORT);
+    (0..nodes).find(|&rank| is_port && address_of(rank).ip() == address.ip())
 }
 
 /// One copy of a datagram that will arrive.
@@ -68,6 +69,7 @@ struct Way {
     marks: u64,
     /// Time at which the last datagram has left the sender's wire.
     busy: Time,
+    flows: FlowWires,
 }
 
 /// All directions between all nodes.
@@ -90,6 +92,8 @@ pub struct Counts {
     pub lost: u64,
     /// Copies with wrong bytes.
     pub damaged: u64,
+    /// Datagrams that were sent by flows of bulk beyond the first.
+    pub by_further_flows: u64,
 }
 
 impl Network {
@@ -110,6 +114,7 @@ impl Network {
                     burst_ends: Time::default(),
                     marks: 0,
                     busy: Time::default(),
+                    flows: FlowWires::default(),
                 }
             })
             .collect();
@@ -161,10 +166,18 @@ impl Network {
         }
     }
 
-    /// Sends a datagram. Returns the copies of it that will arrive, after all faults of the
-    /// weather.
-    pub fn send(&mut self, from: Rank, to: Rank, bytes: Vec<u8>, now: Time) -> Vec<Delivery> {
+    /// Sends a datagram from and to these ports. Returns the copies of it that will arrive, after
+    /// all faults of the weather.
+    pub fn send(
+        &mut self,
+        from: Rank,
+        ports: (u16, u16),
+        to: Rank,
+        bytes: Vec<u8>,
+        now: Time,
+    ) -> Vec<Delivery> {
         self.counts.sent += 1;
+        self.counts.by_further_flows += u64::from(flow_of(ports) > Some(0));
         let Self { weather, nodes, ways, counts } = self;
         let way = &mut ways[(from * *nodes + to) as usize];
         let verdict = way.plan.decide();
@@ -188,7 +201,12 @@ impl Network {
         // The wire carries one datagram after another.
         way.busy =
             way.busy.max(now) + Duration::from_nanos(bytes.len() as u64 * weather.nanos_per_byte);
-        let left = way.busy;
+        let flows = weather.flows.as_ref();
+        let sent = (flow_of(ports), bytes.len());
+        let Some(left) = way.flows.pass(flows, sent, way.busy, &mut way.random) else {
+            counts.lost += 1;
+            return Vec::new();
+        };
         if way.random.chance(weather.filling) {
             way.marks = way.random.spread(1, 64);
         }

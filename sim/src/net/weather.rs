@@ -1,5 +1,6 @@
 //! Weather of a run: the network's faults and their probabilities.
 
+use super::flows::FlowWeather;
 use super::narrow::Narrow;
 use crate::random::Random;
 use oikaze_os::net::FaultSettings;
@@ -62,6 +63,8 @@ pub struct Weather {
     pub partitions: Vec<Partition>,
     /// Paths that do not carry large datagrams for a while.
     pub narrow: Vec<Narrow>,
+    /// Faults of single flows of bulk.
+    pub flows: Option<FlowWeather>,
 }
 
 impl Weather {
@@ -125,6 +128,14 @@ impl Weather {
         weather
     }
 
+    /// Draws weather for nodes whose bulk has `count` flows, each with faults of its own.
+    #[must_use]
+    pub fn of_flows(random: &mut Random, count: u8) -> Weather {
+        let mut weather = Weather::drawn(random, [(0, 2), (0, 5), (0, 5), (0, 1)]);
+        weather.flows = Some(FlowWeather::any(random, count));
+        weather
+    }
+
     /// Draws loss, duplication, reordering and damage, always some of each.
     #[must_use]
     pub fn bad(random: &mut Random) -> Weather {
@@ -163,6 +174,7 @@ impl Weather {
             lopsided: None,
             partitions: Vec::new(),
             narrow: Vec::new(),
+            flows: None,
         }
     }
 
@@ -206,6 +218,7 @@ impl fmt::Display for Weather {
         }
         write!(f, "latency {:?} + {:?}, ", self.latency, self.jitter)?;
         write!(f, "{} ns a byte, {} partitions, ", self.nanos_per_byte, self.partitions.len())?;
-        write!(f, "narrow {:?}", self.narrow)
+        write!(f, "narrow {:?}", self.narrow)?;
+        self.flows.as_ref().map_or(Ok(()), |flows| write!(f, ", {flows:?}"))
     }
 }
