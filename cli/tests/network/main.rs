@@ -10,6 +10,7 @@ mod groups;
 mod hosts;
 mod loss;
 mod netns;
+mod networks;
 mod path;
 mod seal;
 #[path = "../support/mod.rs"]

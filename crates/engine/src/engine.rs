@@ -184,6 +184,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.groups.switch_on(body_min);
     }
 
+    /// Lets flows of bulk to a peer go by different networks. Each list has indices of the peer's
+    /// addresses, of one family (WIND-14.8).
+    pub fn use_networks(&mut self, rank: Rank, networks: Vec<Vec<u8>>) {
+        if let Some(peer) = self.peers.get_mut(rank) {
+            peer.connection.use_networks(networks);
+        }
+    }
+
     /// Returns the counters of multicast.
     #[must_use]
     pub fn group_counters(&self) -> GroupCounters {

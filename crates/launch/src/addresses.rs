@@ -279,6 +279,31 @@ pub fn choose(mine: &Reachable, theirs: &Reachable) -> (Vec<Candidate>, u32) {
     (kept, left_out.saturating_add(theirs.left_out))
 }
 
+/// Returns the candidates over networks that both hosts are attached to, as indices: for each
+/// family with several networks a list, with one candidate for each interface of `mine`
+/// (WIND-14.8).
+#[must_use]
+pub fn networks(mine: &Reachable, candidates: &[Candidate]) -> Vec<Vec<u8>> {
+    let of_family = |is_ipv6: bool| {
+        let mut seen = Vec::new();
+        let mut network: Vec<u8> = Vec::new();
+        for (at, candidate) in (0..).zip(candidates) {
+            let ip = candidate.to.ip();
+            let near = |own: &&Address| same_subnet(own.address, ip, own.prefix);
+            let own = mine.addresses.iter().find(near).map(|own| &own.interface);
+            // Nodes of one host are in the subnets of all its interfaces.
+            let is_here = mine.addresses.iter().any(|own| own.address == ip);
+            let is_on_link = candidate.likelihood == Likelihood::SameSubnet && !is_here;
+            if is_on_link && ip.is_ipv6() == is_ipv6 && !seen.contains(&own) {
+                seen.push(own);
+                network.push(at);
+            }
+        }
+        network
+    };
+    [false, true].map(of_family).into_iter().filter(|network| network.len() > 1).collect()
+}
+
 fn candidates_at(
     mine: &Reachable,
     theirs: &Reachable,

@@ -90,6 +90,33 @@ fn the_classic_trap_of_equal_bridges() {
     assert_eq!(found, expected);
 }
 
+/// WIND-14.8: one address for each cable that both hosts are attached to, and no other one.
+#[test]
+fn networks_are_those_that_both_hosts_are_attached_to() {
+    let eth1 = ("eth1", 4, "10.0.1.1", 24);
+    let mine =
+        node("x", &[LO, DOCKER, ("eth0", 2, "10.0.0.1", 24), eth1, ("eth2", 5, "fd00::1", 64)]);
+    let theirs = [
+        DOCKER,
+        ("docker1", 3, "172.17.0.2", 16),
+        ("eth0", 2, "10.0.0.2", 24),
+        ("eth1", 4, "10.0.1.2", 24),
+        ("eth1", 4, "10.0.1.3", 24),
+        ("eth2", 5, "10.0.2.2", 24),
+        ("eth2", 5, "fd00::2", 64),
+    ];
+    let theirs = node("y", &theirs);
+    let found = candidates(&mine, &theirs);
+    let networks = super::networks(&mine, &found);
+    let addresses = |paths: &Vec<u8>| -> Vec<String> {
+        paths.iter().map(|path| found[usize::from(*path)].to.ip().to_string()).collect()
+    };
+    assert_eq!(networks.iter().map(addresses).collect::<Vec<_>>(), [["10.0.0.2", "10.0.1.2"]]);
+    assert!(super::networks(&mine, &candidates(&mine, &mine)).is_empty(), "of one host");
+    let one = node("x", &[LO, ("eth0", 2, "10.0.0.1", 24)]);
+    assert!(super::networks(&one, &candidates(&one, &theirs)).is_empty());
+}
+
 #[test]
 fn link_local_gets_our_scope_or_nothing() {
     let a = node("x", &[("eth0", 7, "fe80::1", 64), ("veth9", 9, "fe80::9", 64)]);

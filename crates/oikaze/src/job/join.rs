@@ -10,7 +10,7 @@ use crate::job::meeting::Meeting;
 use crate::job::membership::Claim;
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Engine, KeyOptions, Setup, seal};
-use oikaze_launch::addresses::Candidate;
+use oikaze_launch::addresses::{Candidate, networks};
 use oikaze_launch::foreign::{Gather, join_gathering as find_gathering};
 use oikaze_launch::{Bootstrap, MEET_TIME, Seal};
 use oikaze_os::features::{DisabledFeatures, Feature};
@@ -167,6 +167,9 @@ fn join_explaining(
             .map_err(|failure| Error::failed("starting the engine", failure))?;
     if !without.multicast && std::env::var_os(MULTICAST_VARIABLE).is_some_and(|on| on == "on") {
         engine.use_multicast(GROUP_BODY_MIN);
+    }
+    for (rank, candidates) in (0..).zip(&meeting.candidates) {
+        engine.use_networks(rank, networks(&meeting.mine, candidates));
     }
     engine.connect(Time(0));
     unseen.into_iter().chain(local_peers.notices).for_each(|why| engine.inbox().note(why));

@@ -37,6 +37,7 @@ use crate::wire::header::Lane;
 use crate::wire::hello::Introduction;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Number of times a CLOSE is sent, because the peer does not acknowledge it.
@@ -432,9 +433,11 @@ impl Connection {
             sending.controller = self.settings.congestion.controller(datagram_max as u64, most);
             sending.gate = Gate::new(buffer, nodes);
         }
-        if let (true, FlowCount::Fixed(count)) = (them.bulk_port != 0, self.settings.flows) {
-            self.sending.bulk.use_flows(count.min(FLOWS_MAX), self.flow_maker());
-        }
+        let count = match self.settings.flows {
+            FlowCount::Fixed(count) if them.bulk_port != 0 => count.min(FLOWS_MAX),
+            FlowCount::Fixed(_) | FlowCount::Auto => 1,
+        };
+        self.sending.bulk.use_flows(count, self.flow_maker());
         self.liveness = Liveness::new(&self.settings, now);
         self.events.push_back(Event::Established);
         self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit);
@@ -447,6 +450,16 @@ impl Connection {
             algorithm: self.settings.congestion,
             datagram: self.mtu.size() as u64,
             window_max: self.settings.window_max.min(buffer.into()),
+        }
+    }
+
+    /// Lets flows of bulk go by different networks (WIND-14.8). Each list has candidate paths of
+    /// one family, one for each network that both hosts are attached to. Flows use the list that
+    /// has the path in use.
+    pub fn use_networks(&mut self, networks: Vec<Vec<u8>>) {
+        if self.settings.flows != FlowCount::Fixed(1) && !networks.is_empty() {
+            let maker = self.flow_maker();
+            self.sending.bulk.use_networks(networks, maker);
         }
     }
 
@@ -486,10 +499,12 @@ impl Connection {
     }
 
     /// Forgets all state about the peer's datagrams and messages.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         // Numbers that were skipped before must not tell which will be. 0 stays 0.
         self.settings.private_seed = mix(self.settings.private_seed);
+        let networks = self.sending.bulk.take_networks();
         self.sending = PerLane::each(|lane| Sending::new(&self.settings, lane));
+        self.use_networks(networks);
         self.inbox =
             Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
         if !planted(Bug::KeepNumbersOfDead) {

@@ -86,6 +86,8 @@ pub(super) struct Spray {
     most: u64,
     /// Chooses how many flows are in use, if that is not fixed.
     climber: Option<FlowClimber>,
+    /// Candidate paths over different networks, of one family each (WIND-14.8).
+    networks: Vec<Vec<u8>>,
     /// Flow that sends the current train.
     flow: u8,
     /// Bytes of the train, and the length of its latest datagram.

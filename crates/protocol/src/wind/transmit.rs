@@ -80,7 +80,7 @@ impl Connection {
         if self.phase != Phase::Open || !self.handshake.is_established() {
             return None;
         }
-        let path = self.handshake.path?;
+        let first_path = self.handshake.path?;
         let port = self.bulk_port().filter(|_| lane == Lane::Bulk);
         let purpose = self.turn(lane, now)?;
         match (lane, purpose) {
@@ -89,6 +89,10 @@ impl Connection {
             (Lane::Bulk, _) => self.sending.bulk.begin_question(now),
         }
         let flow = self.sending[lane].flight.flow;
+        let path = match flow {
+            0 => first_path,
+            _ => self.sending[lane].path_of(flow, first_path),
+        };
         let mode = self.send_mode(lane, now);
         let (mut payload, mut rows, mut was_sent, mut short) = (None, None, false, false);
         match purpose {

@@ -4,7 +4,7 @@
 use super::{FlowControl, FlowMaker, Sending, Spray};
 use crate::limits::{DATAGRAM_MAX, FIRST_PORT_BULK_MAX};
 use crate::time::Time;
-use crate::wind::congestion::{Controller, FlowClimber, Gate, Sample};
+use crate::wind::congestion::{Controller, Gate, Sample};
 use crate::wind::recovery::flow::FlowRecord;
 use crate::wind::recovery::in_flight::Acked;
 use alloc::boxed::Box;
@@ -17,9 +17,16 @@ impl Spray {
 }
 
 impl FlowMaker {
-    fn spray(&self, climber: Option<FlowClimber>) -> Box<Spray> {
-        let (flow, train) = (0, (0, 0));
-        Box::new(Spray { more: Vec::new(), used: 1, most: self.window_max, climber, flow, train })
+    fn spray(&self) -> Box<Spray> {
+        Box::new(Spray {
+            more: Vec::new(),
+            used: 1,
+            most: self.window_max,
+            climber: None,
+            networks: Vec::new(),
+            flow: 0,
+            train: (0, 0),
+        })
     }
 
     fn flow(&self) -> FlowControl {
@@ -35,13 +42,35 @@ impl Sending {
         if count <= 1 && self.spray.is_none() {
             return;
         }
-        let spray = self.spray.get_or_insert_with(|| maker.spray(None));
+        let spray = self.spray.get_or_insert_with(|| maker.spray());
+        // Unknown when the lane got its networks, before the peer was.
+        spray.most = maker.window_max;
         let beyond = usize::from(count).saturating_sub(1);
         if beyond > spray.more.len() {
             self.flight.set_flows(1 + beyond);
             spray.more.resize_with(beyond, || maker.flow());
         }
         spray.used = count;
+    }
+
+    /// Lets flows go by different networks from now on.
+    pub fn use_networks(&mut self, networks: Vec<Vec<u8>>, maker: FlowMaker) {
+        self.spray.get_or_insert_with(|| maker.spray()).networks = networks;
+    }
+
+    /// Takes the networks of a connection that begins anew.
+    pub fn take_networks(&mut self) -> Vec<Vec<u8>> {
+        self.spray.as_mut().map(|spray| core::mem::take(&mut spray.networks)).unwrap_or_default()
+    }
+
+    /// Returns the candidate path of a flow, where the first one goes by `first` (WIND-14.8).
+    pub fn path_of(&self, flow: u8, first: u8) -> u8 {
+        let networks = self.spray.iter().flat_map(|spray| &spray.networks);
+        let path = |network: &Vec<u8>| {
+            let at = network.iter().position(|path| *path == first)?;
+            network.iter().cycle().nth(at + usize::from(flow)).copied()
+        };
+        networks.filter_map(path).next().unwrap_or(first)
     }
 
     /// Lets the number of flows follow what was acknowledged (WIND-14.7). `limited` tells whether
@@ -54,8 +83,8 @@ impl Sending {
         let is_silent = |flow: u8| self.flight.flow(flow).is_silent();
         let any_silent = (0..flows).any(is_silent);
         let fewer_carry = !(0..flows.div_ceil(2)).all(is_silent);
-        let spray = self.spray.get_or_insert_with(|| maker.spray(Some(FlowClimber::default())));
-        let Some(climber) = &mut spray.climber else { return };
+        let spray = self.spray.get_or_insert_with(|| maker.spray());
+        let climber = spray.climber.get_or_insert_default();
         match any_silent {
             true => climber.flow_is_silent(now, fewer_carry),
             false => climber.acknowledged(now, bytes, limited, round_trip.unwrap_or_default()),
@@ -409,7 +438,7 @@ impl Sending {
     /// Lets nothing more go by the other flows. What is in flight by them stays theirs.
     pub fn use_first_flow(&mut self) {
         if let Some(spray) = &mut self.spray {
-            (spray.used, spray.climber) = (1, None);
+            spray.used = 1;
         }
     }
 

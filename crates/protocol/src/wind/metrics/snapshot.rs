@@ -143,7 +143,7 @@ impl Connection {
             let share = record.share();
             FlowSnapshot {
                 flow,
-                path,
+                path: bulk.path_of(flow, path),
                 window: bulk.window_of(flow),
                 in_flight: record.in_flight(),
                 round_trip: record.rtt.smoothed().unwrap_or_default(),

@@ -25,7 +25,9 @@ impl Connection {
     /// Called when the system has refused to send a datagram to the peer's candidate address
     /// `path`. According to the system, at most `fits` bytes get there (WIND-8.8).
     pub fn too_big(&mut self, now: Time, path: u8, fits: usize) {
-        if !self.is_established() || self.handshake.path != Some(path) {
+        let bulk = &self.sending.bulk;
+        let is_used = |first| (0..bulk.flows()).any(|flow| bulk.path_of(flow, first) == path);
+        if !self.is_established() || !self.path().is_some_and(is_used) {
             return;
         }
         if self.mtu.limit_reported(now, fits) {

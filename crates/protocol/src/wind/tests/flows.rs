@@ -7,6 +7,7 @@ use super::support::world::{Words, World};
 use crate::limits::FLOWS_MAX;
 use crate::wind::*;
 use core::time::Duration;
+use std::vec;
 use std::vec::Vec;
 
 const LEN: u64 = 1 << 20;
@@ -165,6 +166,67 @@ fn cut_flow_is_not_kept() {
     carry(&mut world, 20);
     assert!(world.channel.flows[1].bytes > 0, "it was tried");
     assert_eq!(flows_in_use(&world), 1);
+}
+
+/// Connects with these flows over three networks, of which one is of another family. Caps are of
+/// flows.
+fn over_networks(flows: FlowCount, cap: u64) -> World {
+    let mut world = World::new(Settings { flows, ..settings(1) }, Faults::default(), 7);
+    world.nodes[0].connection.use_networks(vec![vec![3, 0], vec![2, 1, 0]]);
+    world.nodes[0].connection.connect(world.now);
+    world.run(|world| world.nodes.iter().all(|node| node.connection.is_established()));
+    world.stride = Duration::from_micros(100);
+    world.channel.flows = [FlowFaults { cap, ..FlowFaults::default() }; 16];
+    assert_eq!(world.nodes[0].connection.path(), Some(1));
+    world
+}
+
+/// WIND-14.8: flows go by different networks, the first one by the path in use.
+#[test]
+fn flows_go_by_all_networks() {
+    for (flows, used) in [(1, [1].as_slice()), (2, &[0, 1]), (3, &[0, 1, 2]), (4, &[0, 1, 2])] {
+        let mut world = over_networks(FlowCount::Fixed(flows), CAP);
+        carry(&mut world, 20);
+        let carried = world.channel.paths.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+        assert_eq!(carried.map(|(path, _)| path).collect::<Vec<_>>(), used, "{flows} flows");
+        let shown = world.nodes[0].connection.flows(world.now).map(|flow| flow.path);
+        assert!(shown.eq([1, 0, 2, 1].into_iter().take(if flows > 1 { flows.into() } else { 0 })));
+    }
+}
+
+/// WIND-14.8, WIND-14.5: a network that carries nothing is given up, and the other one carries all.
+#[test]
+fn dead_network_is_given_up() {
+    let mut world = over_networks(FlowCount::Fixed(2), CAP);
+    world.channel.dead_paths = vec![0];
+    carry(&mut world, 20);
+    assert_eq!(statistics(&world).flows_cut, 1);
+    let before = world.channel.paths;
+    carry(&mut world, 20);
+    assert_eq!(world.channel.paths[0], before[0], "it is not used");
+}
+
+/// WIND-14.7, WIND-14.8: a second network is a second flow that pays.
+#[test]
+fn second_network_is_tried_and_kept() {
+    let mut world = over_networks(FlowCount::Auto, CAP / 4);
+    carry(&mut world, 60);
+    assert!(flows_in_use(&world) > 1);
+    assert!(
+        world.channel.paths[..3].iter().all(|bytes| *bytes > 5 << 20),
+        "{:?}",
+        world.channel.paths
+    );
+}
+
+/// WIND-1.6, WIND-14.8: a process that takes the place of another one is reached by the same
+/// networks.
+#[test]
+fn networks_outlive_a_restart() {
+    let mut world = over_networks(FlowCount::Fixed(2), CAP);
+    world.nodes[0].connection.forget();
+    let networks = world.nodes[0].connection.sending.bulk.take_networks();
+    assert_eq!(networks, [vec![3, 0], vec![2, 1, 0]]);
 }
 
 /// WIND-14.4: flows of different delay are compared each with itself only.

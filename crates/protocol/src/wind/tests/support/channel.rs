@@ -66,6 +66,9 @@ pub struct Channel {
     pub delay: Duration,
     /// Faults of each flow of node 0, beside those of all datagrams.
     pub flows: [FlowFaults; 16],
+    /// Bytes of bulk of node 0 by the candidate path that it took, and the paths that lead nowhere.
+    pub paths: [u64; 4],
+    pub dead_paths: Vec<u8>,
     /// Faults that all of them meet together, after that.
     pub all_flows: FlowFaults,
     /// Number of trains of bulk of node 0, each by another flow than the one before.
@@ -82,6 +85,8 @@ impl Channel {
             faults,
             delay: Duration::from_micros(20),
             flows: [FlowFaults::default(); 16],
+            paths: [0; 4],
+            dead_paths: Vec::new(),
             all_flows: FlowFaults::default(),
             trains: 0,
             latest_flow: 0,
@@ -123,6 +128,10 @@ impl Channel {
         }
         self.trains += u64::from(arrival.flow != self.latest_flow);
         self.latest_flow = arrival.flow;
+        self.paths[usize::from(arrival.path)] += arrival.bytes.len() as u64;
+        if self.dead_paths.contains(&arrival.path) {
+            return None;
+        }
         let flow = &mut self.flows[usize::from(arrival.flow)];
         let now = flow.pass(now, arrival.bytes.len() as u64, &mut self.random)?;
         self.all_flows.pass(now, arrival.bytes.len() as u64, &mut self.random)
