@@ -60,7 +60,7 @@ fn network_that_carries_nothing_is_given_up() {
     let Some(_turn) = namespaces() else { return };
     let cable = two_networks("hole");
     // Frames to a card that is not there are dropped at the other end.
-    let hole = "neighbour replace 10.96.1.2 lladdr 02:00:00:00:00:99 nud permanent dev e2";
+    let hole = "neigh replace 10.96.1.2 lladdr 02:00:00:00:00:99 nud permanent dev e2";
     ip(&cable.0[0], &hole.split(' ').collect::<Vec<_>>());
     let bytes = moved(&cable, "hole", "2");
     assert!(bytes[0] > VOLUME << 20 && bytes[1] < VOLUME << 18, "{bytes:?}");

@@ -107,7 +107,12 @@ impl Peers {
         now: Time,
     ) -> impl Iterator<Item = (FlowSnapshot, Option<SocketAddr>)> + '_ {
         self.get(rank).into_iter().flat_map(move |peer| {
-            let address = |path: u8| peer.addresses.get(usize::from(path)).copied();
+            let bulk_port = peer.connection.peer_introduction().map_or(0, |them| them.bulk_port);
+            let address = move |path: u8| {
+                let mut address = peer.addresses.get(usize::from(path)).copied()?;
+                address.set_port(bulk_port);
+                Some(address)
+            };
             peer.connection.flows(now).map(move |flow| (flow, address(flow.path)))
         })
     }

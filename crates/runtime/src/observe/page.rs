@@ -45,7 +45,7 @@ const PEER_WORDS: usize = 6 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HIST
 
 /// Maximum number of flows that a page shows of all peers. Few peers have several, and the board
 /// must stay small.
-pub const FLOWS_SHOWN: usize = 32;
+pub const FLOWS_SHOWN: usize = 24;
 const FLOW_WORDS: usize = 4 + FlowGauges::COUNT;
 const FLOWS_WORDS: usize = 2 + FLOWS_SHOWN * FLOW_WORDS;
 

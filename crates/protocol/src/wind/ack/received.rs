@@ -171,6 +171,9 @@ impl ReceivedDatagrams {
     pub fn record(&mut self, number: u64, now: Time, wants: Wants) {
         let next = number == self.largest + 1;
         self.seen.insert(number..number + 1);
+        self.report_from = self.report_from.min(number);
+        self.least_news = self.least_news.min(number);
+        self.note_news(number);
         while self.seen.pieces() > self.ranges_max() {
             if let Some(range) = self.seen.forget_first() {
                 self.floor = range.end;
@@ -181,9 +184,6 @@ impl ReceivedDatagrams {
             self.largest = number;
             self.largest_at = now;
         }
-        self.report_from = self.report_from.min(number);
-        self.least_news = self.least_news.min(number);
-        self.note_news(number);
         if wants == Wants::Nothing {
             return;
         }
@@ -341,6 +341,7 @@ impl ReceivedDatagrams {
     pub fn confirm(&mut self, largest: u64) {
         // What came since the latest ACK was in none that could be confirmed.
         self.report_from = self.report_from.max(largest.min(self.least_news));
+        self.news.iter_mut().for_each(|news| news.remove(0..self.report_from));
     }
 }
 
@@ -442,6 +443,21 @@ mod tests {
         arrivals.record(2 * most + 2, Time(0), Wants::Acknowledgement);
         assert!(!arrivals.is_new(1) && arrivals.is_new(5) && !arrivals.is_new(4));
         assert!(ReceivedDatagrams::new(Lane::Small, 0).ranges_max() < arrivals.ranges_max());
+    }
+
+    /// WIND-3.2: a late number that finds no room in the ranges is not waited for.
+    #[test]
+    fn number_without_room_is_no_news() {
+        let mut arrivals = ReceivedDatagrams::new(Lane::Small, 0);
+        for number in 0..2 * RECEIVED_RANGES_MAX as u64 {
+            arrivals.record(1000 + 4 * number, Time(0), Wants::Acknowledgement);
+        }
+        let floor = arrivals.floor;
+        assert!(floor > 1000);
+        arrivals.record(floor, Time(0), Wants::Acknowledgement);
+        let news = arrivals.news.as_deref().and_then(|news| news.get(0));
+        let first = news.map_or(u64::MAX, |range| range.start);
+        assert!(first >= arrivals.floor, "{first} below {}", arrivals.floor);
     }
 
     /// WIND-3.3.

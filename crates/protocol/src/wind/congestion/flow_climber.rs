@@ -146,7 +146,8 @@ impl FlowClimber {
         (self.goes_down, self.rate) = (self.flows > trial.flows, 0);
         self.flows = trial.flows;
         // Long round trips make long trials, which cost no larger share of the time.
-        self.next = now + self.wait.max((now - trial.began) * TRIAL_PAUSE);
+        let share = (now - trial.began).min(FLOW_TRIAL_WAIT_MAX) * TRIAL_PAUSE;
+        self.next = now + self.wait.max(share).min(FLOW_TRIAL_WAIT_MAX);
         self.wait = (self.wait * 2).min(FLOW_TRIAL_WAIT_MAX);
     }
 }
@@ -232,6 +233,19 @@ mod tests {
         // The caps are lifted again.
         run(&mut climber, &mut now, 20 * minute, 16, 3, |_| 1_000_000_000);
         assert!(climber.flows() <= 2, "{climber:?}");
+    }
+
+    /// WIND-14.7: a trial that a long pause of the application interrupts puts none off for long.
+    #[test]
+    fn trial_that_was_interrupted_puts_none_off() {
+        let (mut climber, mut now) = (FlowClimber::default(), Time(0));
+        while climber.flows() == 1 {
+            now += Duration::from_millis(1);
+            climber.acknowledged(now, 1_000_000, true, Duration::from_millis(1));
+        }
+        now += Duration::from_secs(12 * 3600);
+        climber.flow_is_silent(now, true);
+        assert_eq!((climber.flows(), climber.next - now), (1, FLOW_TRIAL_WAIT_MAX));
     }
 
     /// WIND-14.7: what the application limits says nothing.
