@@ -14,6 +14,7 @@ use crate::peers::oikaze;
 use crate::process::{alone, limited, own_program, seal};
 use crate::record::Record;
 use crate::suite::goals::{Bound, Found, Goal};
+use crate::suite::selection::SystemSelection;
 use crate::suite::series::{AllSeries, Part};
 use crate::suite::{Rounds, once_more, warn_if_busy};
 
@@ -49,12 +50,8 @@ named! {
 pub struct Run {
     #[command(flatten)]
     rounds: Rounds,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    system: Vec<System>,
-    /// Leaves systems out.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    without: Vec<System>,
+    #[command(flatten)]
+    systems: SystemSelection<System>,
     /// Number of nodes.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=128))]
     nodes: u16,
@@ -102,8 +99,8 @@ impl System {
             Self::Torchrun => {
                 let mut command = limited(LIMIT, "torchrun");
                 command.args(["--nproc_per_node", &count, "--master_port", TORCH_PORT]);
-                // The torchrun of Debian 12 fails without a choice for some process, of one digit.
-                // It need not be there, and the tenth node prints nothing.
+                // The torchrun of Debian 12 fails unless it is told what to redirect, for a process
+                // whose number has one digit. There may be no process of this number.
                 command.args(["--no_python", "-r", "9:1", "-t", "9:1"]);
                 command
             }
@@ -113,15 +110,13 @@ impl System {
             Self::Mpich | Self::MpichOfRun => command.arg(MPICH.build(PROGRAM)?),
             _ => command.arg(own_program()?).args(["node", "start"]),
         };
-        let named = match self {
-            Self::Mpirun => "pmix",
-            Self::Mpiexec => "pmi",
-            Self::Torchrun => "torchrun",
-            _ => "oikaze",
+        let foreign = match self {
+            Self::Mpirun => Some("pmix"),
+            Self::Mpiexec => Some("pmi"),
+            Self::Torchrun => Some("torchrun"),
+            _ => None,
         };
-        if named != "oikaze" {
-            command.env("OIKAZE_LAUNCHER", named);
-        }
+        command.envs(foreign.map(|launcher| ("OIKAZE_LAUNCHER", launcher)));
         // The nodes need no settings of their rank, and so no second start of their program.
         command.env(node::ENTERED, "1").env("OIKAZE_SEAL", seal()).stderr(Stdio::piped());
         Ok(command)
@@ -183,11 +178,9 @@ impl StartPart {
 /// reported.
 pub fn bench(run: &Run) -> Result<(), Error> {
     use clap::ValueEnum;
-    let is_asked = |system: &System| run.system.is_empty() || run.system.contains(system);
-    let asked = System::value_variants().iter().copied().filter(is_asked);
     let mut notes = vec!["From the launcher's command to its end: start, one barrier, end.".into()];
     let mut parts = Vec::new();
-    for system in asked.filter(|system| !run.without.contains(system)) {
+    for system in run.systems.of(System::value_variants().iter().copied()) {
         match system.present() {
             Ok(()) => parts.push(StartPart { system, nodes: run.nodes }),
             Err(why) if system.is_optional() => {

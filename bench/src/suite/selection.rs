@@ -4,6 +4,31 @@ use clap::{Args, ValueEnum};
 
 use super::cores::Wanted;
 
+/// Systems `S` that the user wants.
+#[derive(Args)]
+pub struct SystemSelection<S>
+where
+    S: ValueEnum + PartialEq + Send + Sync + 'static,
+{
+    /// Only these systems.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    system: Vec<S>,
+    /// Leaves systems out.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    without: Vec<S>,
+}
+
+impl<S> SystemSelection<S>
+where
+    S: ValueEnum + PartialEq + Send + Sync + 'static,
+{
+    /// Returns the systems that the user wants, of all in this order.
+    pub fn of(&self, all: impl IntoIterator<Item = S>) -> impl Iterator<Item = S> {
+        let is_asked = |system: &S| self.system.is_empty() || self.system.contains(system);
+        all.into_iter().filter(move |system| is_asked(system) && !self.without.contains(system))
+    }
+}
+
 /// Cases `C` and systems `S` that the user wants, and where they are measured.
 #[derive(Args)]
 pub struct Selection<C, S>
@@ -14,12 +39,8 @@ where
     /// Only these cases; repeated, or several separated by commas.
     #[arg(long, value_delimiter = ',', value_enum)]
     pub case: Vec<C>,
-    /// Only these systems.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    system: Vec<S>,
-    /// Leaves systems out.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    without: Vec<S>,
+    #[command(flatten)]
+    systems: SystemSelection<S>,
     /// MTU of the wire.
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(1500..=9000))]
     pub mtu: u16,
@@ -41,7 +62,6 @@ where
 
     /// Returns the systems that the user wants, of all in this order.
     pub fn systems(&self, all: impl IntoIterator<Item = S>) -> impl Iterator<Item = S> {
-        let is_asked = |system: &S| self.system.is_empty() || self.system.contains(system);
-        all.into_iter().filter(move |system| is_asked(system) && !self.without.contains(system))
+        self.systems.of(all)
     }
 }

@@ -125,22 +125,11 @@ impl Order {
     /// Returns the secret and the settings, or `None` if they make no sense.
     #[must_use]
     pub fn secret_and_settings(&self) -> Option<(Secret, Settings)> {
-        let ports = match &self.ports {
-            Some(text) => Some(text.parse::<Ports>().ok()?),
-            None => None,
-        };
-        let seal = match &self.seal {
-            Some(text) => Some(text.parse::<Seal>().ok()?),
-            None => None,
-        };
-        let congestion = match &self.congestion {
-            Some(text) => Some(text.parse::<Algorithm>().ok()?),
-            None => None,
-        };
-        let flows = match &self.flows {
-            Some(text) => Some(text.parse::<FlowCount>().ok()?),
-            None => None,
-        };
+        let ports = self.ports.as_deref().map(str::parse::<Ports>).transpose().ok()?;
+        let seal = self.seal.as_deref().map(str::parse::<Seal>).transpose().ok()?;
+        let congestion =
+            self.congestion.as_deref().map(str::parse::<Algorithm>).transpose().ok()?;
+        let flows = self.flows.as_deref().map(str::parse::<FlowCount>).transpose().ok()?;
         let failure_time = self.failure_time_ms.map(Duration::from_millis);
         let time_limit = self.time_limit_ms.map(Duration::from_millis);
         let fault = self.fault.clone();

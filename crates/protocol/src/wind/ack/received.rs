@@ -315,7 +315,7 @@ impl ReceivedDatagrams {
         }
         (self.pending, self.due, self.deadline) = match self.forget_news(ranges) {
             0 => (0, false, NEVER),
-            // This one may be withheld.
+            // The range that is left may be the withheld number.
             1 => (1, false, now + ACK_DELAY),
             _ => (1, true, NEVER),
         };
@@ -339,7 +339,7 @@ impl ReceivedDatagrams {
     /// Called when the datagram with an ACK frame was acknowledged, so that the peer knows the
     /// content of the frame.
     pub fn confirm(&mut self, largest: u64) {
-        // What came since the latest ACK was in none that could be confirmed.
+        // No ACK that the peer confirms has a datagram that came after the latest ACK.
         self.report_from = self.report_from.max(largest.min(self.least_news));
         self.news.iter_mut().for_each(|news| news.remove(0..self.report_from));
     }

@@ -127,7 +127,7 @@ impl FlowClimber {
                 if rate.saturating_mul(100) < trial.rate.saturating_mul(least) {
                     return self.fail(now, trial);
                 }
-                // What paid once may pay again.
+                // A change that paid may pay again soon.
                 (self.rate, self.wait, self.goes_down) = (0, FLOW_TRIAL_WAIT_MIN, !was_more);
             }
         }

@@ -211,10 +211,14 @@ impl Sending {
         }
     }
 
+    /// Returns `true` if the window of a flow permits a datagram.
+    fn window_has_room(&self, flow: u8) -> bool {
+        self.in_flight_of(flow) < self.window_of(flow)
+    }
+
     /// Returns `true` if window and pace of a flow permit a datagram.
     fn flow_has_room(&self, flow: u8, now: Time) -> bool {
-        let (controller, gate) = self.control(flow);
-        gate.is_open(now) && self.in_flight_of(flow) < controller.window()
+        self.control(flow).1.is_open(now) && self.window_has_room(flow)
     }
 
     /// Returns the number of bytes that all flows together may have in flight.
@@ -236,8 +240,7 @@ impl Sending {
 
     /// Returns when the pace of a flow permits a datagram, if its window does.
     fn flow_pace_time(&self, flow: u8) -> Option<Time> {
-        let (controller, gate) = self.control(flow);
-        gate.opens().filter(|_| self.in_flight_of(flow) < controller.window())
+        self.control(flow).1.opens().filter(|_| self.window_has_room(flow))
     }
 
     /// Returns `true` if a group datagram of `bytes` bytes leaves no room for another.
@@ -247,8 +250,7 @@ impl Sending {
 
     /// Returns `true` if a datagram of `bytes` bytes leaves no room for another by this flow.
     fn flow_is_full_after(&self, flow: u8, now: Time, bytes: usize) -> bool {
-        let (controller, _) = self.control(flow);
-        self.in_flight_of(flow) + bytes as u64 >= controller.window()
+        self.in_flight_of(flow) + bytes as u64 >= self.window_of(flow)
             || self.in_flight() + bytes as u64 >= self.most_in_flight(now)
     }
 
@@ -418,8 +420,7 @@ impl Sending {
 
     /// Returns the window of a flow.
     pub fn window_of(&self, flow: u8) -> u64 {
-        let more = self.spray.as_ref().and_then(|spray| spray.get(flow));
-        more.map_or(&self.controller, |more| &more.controller).window()
+        self.control(flow).0.window()
     }
 
     /// Returns the window of all flows together.
